@@ -1,0 +1,47 @@
+"""Measurements: what a compiler or a clock said of one strategy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lcplan.collective import CollectiveUse
+from lcplan.frozen import Frozen
+
+Rung = Literal["modelled", "compiled:host", "compiled:target", "timed:slice", "timed:full"]
+RUNGS: tuple[Rung, ...] = ("modelled", "compiled:host", "compiled:target", "timed:slice", "timed:full")
+
+
+class Compiled(Frozen):
+    """One compile of one strategy's real step: ``memory_analysis()`` a device, collectives, kernels; or why it failed.
+
+    All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias.
+    """
+
+    rung: Literal["compiled:host", "compiled:target"]
+    target: str
+    jax: str
+    finished_at: str
+    compile_s: float
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    temp_bytes: int | None = None
+    alias_bytes: int | None = None
+    host_temp_bytes: int | None = None
+    total_bytes: int | None = None
+    fits: bool | None = None
+    kernels: tuple[str, ...] = ()
+    collectives: tuple[CollectiveUse, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class Timed(Frozen):
+    """Timing of a strategy's step, or of one rank's slice of it."""
+
+    rung: Literal["timed:slice", "timed:full"]
+    device: str
+    jax: str
+    finished_at: str
+    step_s: float | None = None
+    samples: tuple[float, ...] = ()
+    error: str | None = None

@@ -1,0 +1,91 @@
+"""Strategy: one point of the space. Everything that decides which program is compiled."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lcplan.frozen import Frozen
+from lcplan.remat import RematName
+
+Size = Annotated[int, Field(gt=0, le=2**20)]
+Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses"]
+Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
+AxisName = Literal["data", "fsdp", "context", "tensor", "expert"]
+ShardingMode = Literal["manual", "auto", "explicit"]
+Dtype = Literal["bf16", "fp32"]
+
+AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
+SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses")
+BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "ici", "host")
+GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
+
+AXIS_ORDERS: tuple[tuple[AxisName, ...], ...] = (
+    ("data", "fsdp", "context", "expert", "tensor"),
+    ("data", "context", "fsdp", "expert", "tensor"),
+)
+"""Placements: mesh axes from the outermost (crosses nodes first) to the innermost (neighbouring devices)."""
+
+
+class Mesh(Frozen):
+    """Sizes of the named mesh axes."""
+
+    data: Size = 1
+    fsdp: Size = 1
+    context: Size = 1
+    tensor: Size = 1
+    expert: Size = 1
+
+    @property
+    def devices(self) -> int:
+        """Product of the axes."""
+        return prod(self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes in the order of ``AXES``."""
+        return tuple(getattr(self, axis) for axis in AXES)
+
+    @property
+    def label(self) -> str:
+        """The axes above one, as a person writes them: ``context=16,tensor=2``."""
+        parts = [f"{axis}={size}" for axis, size in zip(AXES, self.sizes, strict=True) if size > 1]
+        return ",".join(parts) or "one device"
+
+
+class Strategy(Frozen):
+    """How one train step is laid out. ``devices`` is the product of the mesh."""
+
+    mesh: Mesh
+    scheme: Scheme = "ring-zigzag"
+    remat: RematName = "full"
+    backend: Backend = "nccl"
+    microbatches: Size = 1
+    loss_chunk_tokens: Annotated[int, Field(gt=0, le=2**30)] = 2048
+    """Tokens of one context rank whose logits exist at a time (before the tensor axis splits the vocabulary)."""
+    axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
+    sharding_mode: ShardingMode = "manual"
+    gather_dtype: Dtype = "bf16"
+    """Weights are cast to this before FSDP gathers them."""
+    reduce_dtype: Dtype = "fp32"
+    """Gradients of matrices are reduced over fsdp x context in this."""
+    moments_dtype: Dtype = "fp32"
+    """AdamW's two moments."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that the mesh takes."""
+        return self.mesh.devices
+
+    @property
+    def state_shards(self) -> int:
+        """Over how many devices matrices and their optimizer state are split: fsdp x context x tensor."""
+        return self.mesh.fsdp * self.mesh.context * self.mesh.tensor
+
+    @property
+    def label(self) -> str:
+        """One line that names the strategy in tables and messages."""
+        scheme = f" {self.scheme}" if self.mesh.context > 1 else ""
+        return f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"

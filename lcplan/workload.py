@@ -1,0 +1,28 @@
+"""Workload: what is trained a step, independent of where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lcplan.frozen import Frozen
+
+DEFAULT_TOKENS_PER_STEP = 4 * 2**20
+"""Tokens a step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
+
+
+class Workload(Frozen):
+    """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each."""
+
+    kind: Literal["train"] = "train"
+    seq_len: Annotated[int, Field(gt=0, le=2**40)]
+    global_batch: Annotated[int, Field(gt=0, le=2**40)]
+    precision: Literal["bf16", "fp32"] = "bf16"
+    global_batch_given: bool = True
+    """False where lcplan chose the batch (the output says so)."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a step."""
+        return self.seq_len * self.global_batch
