@@ -1,0 +1,1 @@
+"""Verbs: space, rules, search, measure, choose, show."""
