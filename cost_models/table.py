@@ -1,0 +1,114 @@
+"""StrategyTable: many strategies as columns, so that laws are a few numpy operations and never a loop over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcplan.errors import BadInputError
+from lcplan.remat import REMAT_POLICIES, RematName
+from lcplan.strategy import AXIS_ORDERS, BACKENDS, SCHEMES, AxisName, Backend, Dtype, Mesh, Scheme, Strategy
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int8]
+
+REMATS: tuple[RematName, ...] = get_args(RematName)
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+ORDERS: tuple[tuple[AxisName, ...], ...] = AXIS_ORDERS
+SCHEME_CODES: tuple[Scheme, ...] = SCHEMES
+BACKEND_CODES: tuple[Backend, ...] = BACKENDS
+
+CODES: dict[str, tuple[object, ...]] = {
+    "scheme": SCHEME_CODES,
+    "remat": REMATS,
+    "backend": BACKEND_CODES,
+    "axis_order": ORDERS,
+    "gather_dtype": DTYPES,
+    "reduce_dtype": DTYPES,
+    "moments_dtype": DTYPES,
+}
+"""What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
+
+assert tuple(REMAT_POLICIES) == REMATS
+
+_MESH = ("data", "fsdp", "context", "tensor", "expert")
+_SIZES = ("microbatches", "loss_chunk_tokens")
+
+
+@dataclass(frozen=True)
+class StrategyTable:
+    """``n`` strategies as columns of shape ``[n]``; sizes are int64, choices are int8 codes into ``CODES``.
+
+    The sharding mode is not a column: every law prices the ``manual`` step of docs/step.md.
+    """
+
+    data: Ints
+    fsdp: Ints
+    context: Ints
+    tensor: Ints
+    expert: Ints
+    microbatches: Ints
+    loss_chunk_tokens: Ints
+    scheme: Codes
+    remat: Codes
+    backend: Codes
+    axis_order: Codes
+    gather_dtype: Codes
+    reduce_dtype: Codes
+    moments_dtype: Codes
+
+    def __post_init__(self) -> None:
+        shapes = {getattr(self, field.name).shape for field in fields(self)}
+        assert len(shapes) == 1, f"columns of different shapes: {shapes}"
+        assert len(self.data.shape) == 1, f"columns are one-dimensional, not {self.data.shape}"
+
+    def __len__(self) -> int:
+        return int(self.data.shape[0])
+
+    @property
+    def devices(self) -> Ints:
+        """Devices that each strategy's mesh takes, shape ``[n]``."""
+        product: Ints = self.data * self.fsdp * self.context * self.tensor * self.expert
+        return product
+
+    def take(self, indices: NDArray[np.integer] | NDArray[np.bool_] | slice) -> StrategyTable:
+        """The rows that ``indices`` (integers, a boolean mask of ``n``, or a slice) picks, in that order."""
+        return StrategyTable(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
+
+    def strategy(self, i: int) -> Strategy:
+        """Row ``i`` as a ``Strategy``."""
+        chosen = {name: CODES[name][int(getattr(self, name)[i])] for name in CODES}
+        sizes = {name: int(getattr(self, name)[i]) for name in _SIZES}
+        mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in _MESH})
+        return Strategy.model_validate({"mesh": mesh, **sizes, **chosen})
+
+    @classmethod
+    def from_strategies(cls, strategies: Sequence[Strategy]) -> Self:
+        """One row for each strategy.
+
+        Raises
+        ------
+        BadInputError
+            A strategy's axis order is not one of ``lcplan.strategy.AXIS_ORDERS``.
+        """
+        foreign = {s.axis_order for s in strategies if s.axis_order not in ORDERS}
+        if foreign:
+            known = "; ".join(",".join(order) for order in ORDERS)
+            raise BadInputError([f"axis_order={','.join(order)} has no law; use one of: {known}" for order in sorted(foreign)])
+        columns: dict[str, NDArray[np.integer]] = {
+            axis: np.array([getattr(s.mesh, axis) for s in strategies], dtype=np.int64) for axis in _MESH
+        }
+        columns |= {name: np.array([getattr(s, name) for s in strategies], dtype=np.int64) for name in _SIZES}
+        columns |= {
+            name: np.array([codes.index(getattr(s, name)) for s in strategies], dtype=np.int8) for name, codes in CODES.items()
+        }
+        return cls(**columns)  # type: ignore[arg-type]
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[StrategyTable]) -> Self:
+        """Rows of all tables, in order."""
+        return cls(**{field.name: np.concatenate([getattr(table, field.name) for table in tables]) for field in fields(cls)})
