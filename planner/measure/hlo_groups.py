@@ -1,0 +1,137 @@
+"""From the devices that a collective joins to the mesh axes that it runs over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from lcplan.strategy import AXES
+
+Groups = tuple[tuple[int, ...], ...]
+
+_IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}")
+_SUB_AXIS = re.compile(r"'?([^':]+)'?(?::\((\d+)\)(\d+))?'?")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _transposed(sizes: Sequence[int], order: Sequence[int]) -> list[int]:
+    """0..n-1 in the shape ``sizes``, axes put in ``order``, read row by row."""
+    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return [
+        sum(index * strides[axis] for index, axis in zip(place, order, strict=True))
+        for place in product(*(range(sizes[axis]) for axis in order))
+    ]
+
+
+def _rows(flat: Sequence[int], width: int) -> Groups:
+    return tuple(tuple(flat[i : i + width]) for i in range(0, len(flat), width))
+
+
+def _iota(match: re.Match[str]) -> Groups:
+    shape, sizes = _numbers(match[1]), _numbers(match[2])
+    order = _numbers(match[3]) if match[3] else range(len(sizes))
+    return _rows(_transposed(sizes, order), shape[-1])
+
+
+def _mesh(match: re.Match[str]) -> Groups:
+    """XLA's named form: ``mesh['a'=2,'b'=4] {'b'}``, an axis may be cut: ``'b':(1)2`` is its first factor of two."""
+    pairs = [part.split("=") for part in match[1].split(",")]
+    sizes = {name.strip(" '"): int(size) for name, size in pairs}
+    wanted = [_SUB_AXIS.fullmatch(part.strip()) for part in match[3].split(",")] if match[3].strip() else []
+    dims: list[tuple[int, bool]] = []
+    for name, size in sizes.items():
+        cuts = sorted((int(w[2] or 1), int(w[3] or size)) for w in wanted if w and w[1] == name)
+        done = 1
+        for before, width in cuts:
+            dims += [(before // done, False), (width, True)]
+            done = before * width
+        dims.append((size // done, False))
+    order = [i for i, dim in enumerate(dims) if not dim[1]] + [i for i, dim in enumerate(dims) if dim[1]]
+    flat = _transposed([dim[0] for dim in dims], order)
+    if match[2]:
+        ids = _numbers(match[2])
+        flat = [ids[i] for i in flat]
+    return _rows(flat, prod(dim[0] for dim in dims if dim[1]))
+
+
+def replica_groups(attributes: str, devices: int) -> Groups | None:
+    """The groups of ``replica_groups=``, in any of XLA's three forms; None where there is no such attribute.
+
+    >>> replica_groups("replica_groups={{0,1},{2,3}}", 4)
+    ((0, 1), (2, 3))
+    >>> replica_groups("replica_groups=[2,2]<=[2,2]T(1,0)", 4)
+    ((0, 2), (1, 3))
+    >>> replica_groups("replica_groups=mesh['a'=2,'b'=2] {'a'}", 4)
+    ((0, 2), (1, 3))
+    """
+    start = attributes.find("replica_groups=")
+    if start < 0:
+        return None
+    text = attributes[start + len("replica_groups=") :]
+    if match := _IOTA.match(text):
+        return _iota(match)
+    if match := _MESH.match(text):
+        return _mesh(match)
+    listed = re.match(r"\{((?:\{[\d,]*\},?)*)\}", text)
+    groups = tuple(_numbers(group) for group in re.findall(r"\{([\d,]*)\}", listed[1])) if listed else ()
+    return groups or (tuple(range(devices)),)
+
+
+def source_target_pairs(attributes: str) -> Groups | None:
+    """The (source, target) pairs of a collective-permute."""
+    match = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", attributes)
+    return tuple(_numbers(pair) for pair in re.findall(r"\{(\d+,\d+)\}", match[1])) if match else None
+
+
+@dataclass(frozen=True)
+class MeshView:
+    """Mesh axes from the outermost to the innermost: partition i of the executable is the i-th device of the mesh."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def devices(self) -> int:
+        """Product of the sizes."""
+        return prod(self.sizes)
+
+    def _place(self, device: int) -> tuple[int, ...]:
+        place = []
+        for size in reversed(self.sizes):
+            device, index = divmod(device, size)
+            place.append(index)
+        return tuple(reversed(place))
+
+    def _label(self, moving: Iterable[str]) -> str:
+        known = [axis for axis in AXES if axis in self.names]
+        order = [*known, *(name for name in self.names if name not in known)]
+        chosen = set(moving)
+        return "+".join(name for name in order if name in chosen) or "?"
+
+    def _moving(self, devices: Sequence[int]) -> tuple[str, ...]:
+        places = [self._place(device) for device in devices]
+        return tuple(name for i, name in enumerate(self.names) if len({place[i] for place in places}) > 1)
+
+    def axis_of_groups(self, groups: Groups) -> str:
+        """The axes whose full product every group is; ``?`` where the groups are no such set.
+
+        >>> MeshView(("data", "tensor"), (2, 2)).axis_of_groups(((0, 2), (1, 3)))
+        'data'
+        """
+        moving = self._moving(groups[0])
+        width = prod(size for name, size in zip(self.names, self.sizes, strict=True) if name in moving)
+        seen = {device for group in groups for device in group}
+        whole = len(seen) == self.devices == sum(len(group) for group in groups)
+        fits = all(len(group) == width and self._moving(group) == moving for group in groups)
+        return self._label(moving) if whole and fits else "?"
+
+    def axis_of_pairs(self, pairs: Groups) -> str:
+        """The axes along which any message of a permute moves."""
+        return self._label(name for pair in pairs for name in self._moving(pair))
