@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from math import prod
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lcplan.frozen import Frozen
 
-FigureKind = Literal["datasheet", "measured", "fitted"]
+FigureKind = Literal["datasheet", "measured", "fitted", "user"]
+"""``fitted``: derived from measurements that the source names. ``user``: a bare number in a user's own file."""
 
 
 class Figure(Frozen):
@@ -68,11 +70,17 @@ class Allowance(Frozen):
     """Memory beyond the executable's own need: runtime and context, communicators, allocator fragmentation."""
 
     usable_ratio: Figure
-    """Share of ``hbm_bytes`` that the allocator's pool may take."""
+    """Share of ``hbm_bytes`` that the job may fill: pool and communicators. The rest is the context's, the driver's, the runtime's."""
     runtime_bytes: Figure
-    """CUDA context / TPU runtime, autotuned workspaces [bytes]."""
+    """What a run takes in the pool beyond what the executable says: autotuned workspaces, fragmentation [bytes]."""
     communicator_bytes: Figure
-    """Each communicator (mesh axis group) outside the executable's buffers [bytes]."""
+    """Each communicator (mesh axis group) outside the executable's buffers and outside the pool [bytes]."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not 0 < self.usable_ratio.value <= 1:
+            raise ValueError(f"usable_ratio={self.usable_ratio.value:g} is not in (0, 1]")
+        return self
 
 
 class HardwareSpec(Frozen):
@@ -104,6 +112,22 @@ class HardwareSpec(Frozen):
     allowance: Allowance
     notes: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if self.domain_size % self.node_size:
+            problems.append(f"node_size={self.node_size} does not divide domain_size={self.domain_size}")
+        if self.domains > 1 and self.network_link is None:
+            problems.append(f"domains={self.domains} need a network_link between them")
+        if self.torus is not None and prod(self.torus) * self.devices_per_chip != self.domain_size:
+            shape = "x".join(map(str, self.torus))
+            problems.append(f"torus={shape} with devices_per_chip={self.devices_per_chip} is not domain_size={self.domain_size}")
+        if self.torus_wrap is not None and len(self.torus_wrap) != len(self.torus or ()):
+            problems.append(f"torus_wrap has {len(self.torus_wrap)} dims, torus has {len(self.torus or ())}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
     @property
     def devices(self) -> int:
         """All devices."""
@@ -118,3 +142,12 @@ class HardwareSpec(Frozen):
     def usable_bytes(self) -> int:
         """The default budget: what the allocator's pool may hold on one device [bytes]."""
         return int(self.device.hbm_bytes.value * self.allowance.usable_ratio.value)
+
+    def pool_ratio(self, communicators: int) -> float:
+        """Share of the memory for the allocator's pool: what a launch sets as XLA_PYTHON_CLIENT_MEM_FRACTION.
+
+        ``usable_bytes`` less ``communicators`` (NCCL and others allocate outside the pool), so that a strategy which fits
+        the default budget has room for both.
+        """
+        outside = communicators * self.allowance.communicator_bytes.value
+        return max(0.0, self.usable_bytes - outside) / self.device.hbm_bytes.value

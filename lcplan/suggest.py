@@ -1,0 +1,28 @@
+"""Near names: the end of every message that says "unknown"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MANY = 12
+"""Up to so many known names are listed in full where none is near."""
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """The way out of an unknown name, to be put behind a message: near names, else the known ones.
+
+    >>> hint("lama3-8b", ["llama3-8b", "qwen3-8b"])
+    "; did you mean 'llama3-8b'?"
+    >>> hint("zzz", ["data", "fsdp"])
+    '; known: data, fsdp'
+    """
+    names = sorted(set(known))
+    lower = {name.lower(): name for name in names}
+    near = [lower[name] for name in get_close_matches(word.lower(), lower, n=3, cutoff=0.6)]
+    if near:
+        return f"; did you mean {' or '.join(repr(name) for name in near)}?"
+    if not names:
+        return ""
+    more = f", ... ({len(names)} in all)" if len(names) > MANY else ""
+    return f"; known: {', '.join(names[:MANY])}{more}"
