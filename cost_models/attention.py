@@ -1,0 +1,128 @@
+"""Attention of one layer on the slowest rank, by scheme: kernels, how the causal half is shared, what a ring hides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, attention_flop, attention_seconds
+from cost_models.layout import Floats, Layout
+from cost_models.rates import Rates
+
+
+@dataclass(frozen=True)
+class RingSteps:
+    """Attention of one layer and microbatch as steps; ``[n]`` each, times of one pass [s].
+
+    ``first_s`` is the causal step on a rank's own chunk, ``later_s`` each of ``later`` further steps.
+    """
+
+    first_s: Floats
+    later_s: Floats
+    later: Floats
+
+    @property
+    def total_s(self) -> Floats:
+        """All kernels of the pass."""
+        return self.first_s + self.later * self.later_s
+
+
+def causal_imbalance(context: Floats) -> Floats:
+    """Work of the slowest rank of a contiguous causal ring over the mean of all ranks.
+
+    Rank ``c - 1`` works on its own half square and on ``c - 1`` whole ones: ``(1/2 + c - 1) / (c / 2) = (2c - 1) / c``.
+
+    Parameters
+    ----------
+    context : ndarray
+        c, ranks of the ring, at least 1.
+
+    Returns
+    -------
+    ndarray
+        Ratio [no unit], from 1 to 2.
+
+    Notes
+    -----
+    Source: Brandon et al., Striped Attention (arXiv:2311.09431), section 3: a contiguous causal ring takes up to twice
+    the balanced time.
+
+    Examples
+    --------
+    >>> float(causal_imbalance(np.array(4.0)))
+    1.75
+    """
+    return (2.0 * context - 1.0) / context
+
+
+def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
+    """Attention kernels of one pass over one layer, on the slowest rank.
+
+    ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag``: the
+    same first step, then ``c - 1`` steps of half the area on every rank. ``all-gather``: the contiguous chunks of the
+    last rank in one kernel. ``ulysses``: all of the sequence on ``1 / c`` of the heads, causal.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    rates : Rates
+        What the device achieves.
+    backward : bool
+        The backward pass: 2.5 times the work at the backward kernel's rate.
+
+    Returns
+    -------
+    RingSteps
+        Times [s] and steps [count].
+
+    Notes
+    -----
+    Source: docs/step.md, schemes; rates in data/device_rates.json.
+    """
+    rate = rates.attention_backward if backward else rates.attention_forward
+    half = rates.backward_half_tokens if backward else rates.forward_half_tokens
+    scale = BACKWARD_ATTENTION_OF_FORWARD if backward else 1.0
+    length, width = layout.local_length, layout.query_width
+
+    def seconds(tokens: Floats, keys: Floats, features: Floats) -> Floats:
+        work = scale * attention_flop(tokens, keys, features)
+        return attention_seconds(work, keys, flop_per_s=rate.value, half_tokens=half)
+
+    first = seconds(layout.tokens, length / 2, width)
+    zigzag, ring = layout.is_scheme("ring-zigzag"), layout.is_scheme("ring")
+    later = np.where(zigzag, seconds(layout.tokens, length / 2, width), seconds(layout.tokens, length, width))
+    gather = layout.is_scheme("all-gather")
+    first = np.where(gather, seconds(layout.tokens, (layout.context - 0.5) * length, width), first)
+    whole = layout.tokens * layout.context
+    spread = seconds(whole, length * layout.context / 2, width / layout.context)
+    first = np.where(layout.is_scheme("ulysses"), spread, first)
+    return RingSteps(first, later, np.where(zigzag | ring, layout.context - 1.0, 0.0))
+
+
+def exposed_hop_seconds(step_s: Floats, hop_s: Floats) -> Floats:
+    """Time that one ring hop adds to the kernel that it runs beside: ``max(compute, transfer) - compute``.
+
+    Parameters
+    ----------
+    step_s : ndarray
+        Kernel on the chunk in hand [s].
+    hop_s : ndarray
+        Transfer of the next chunk [s].
+
+    Returns
+    -------
+    ndarray
+        Exposed time [s per hop], at least 0.
+
+    Notes
+    -----
+    Source: Liu et al., Ring Attention (arXiv:2310.01889), section 3: hidden while the block is long enough.
+
+    Examples
+    --------
+    >>> float(exposed_hop_seconds(np.array(2.0), np.array(3.0)))
+    1.0
+    """
+    return np.maximum(hop_s - step_s, 0.0)

@@ -1,0 +1,248 @@
+"""Every collective of the step, as columns: the one list from which both memory and time are priced.
+
+The list is docs/step.md's table, row by row. A test holds it against the collectives of compiled executables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cost_models.layout import Floats, Layout
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.collective import CollectiveUse, Op
+from lcplan.strategy import AXES, AxisName, Strategy
+
+Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
+"""What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
+
+WEIGHTS: tuple[AxisName, ...] = ("fsdp", "context")
+SPREAD: tuple[AxisName, ...] = ("fsdp", "context", "tensor")
+
+NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
+"""XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
+
+    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member.
+    """
+
+    op: Op
+    axes: tuple[AxisName, ...]
+    purpose: str
+    bytes: Floats
+    calls: Floats
+    schedule: Schedule
+
+
+def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
+    """All collectives of each candidate's step.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    table : StrategyTable
+        Candidates.
+
+    Returns
+    -------
+    list of Term
+        Bytes [bytes per call] and calls [per step], shape ``[n]`` each.
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    return terms_of(Layout(setting, table))
+
+
+def terms_of(layout: Layout) -> list[Term]:
+    """``collective_terms`` for candidates that are already laid out.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    list of Term
+        Bytes [bytes per call] and calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    return [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
+
+
+def _on(axes: tuple[AxisName, ...], calls: Floats | float, layout: Layout) -> Floats:
+    """``calls`` where the group of ``axes`` has more than one member, else 0."""
+    members = np.ones(len(layout.table))
+    for axis in axes:
+        members = members * getattr(layout.table, axis)
+    return np.where(members > 1, calls, 0.0)
+
+
+def _weights(layout: Layout) -> list[Term]:
+    model, t = layout.setting.model, layout.tensor
+    passes = model.layers * layout.microbatches
+    spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
+    shared = (model.layer_matrix_parameters - spread * layout.kv_spread) / t
+    apart = np.where(layout.kv_spread, spread, 0.0)
+    terms = []
+    for axes, elements, name in ((WEIGHTS, shared, "weights"), (SPREAD, apart, "key-value-weights")):
+        on = _on(axes, passes, layout) * (elements > 0)
+        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, 2 * on, "prefetch"))
+        terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, on, "behind-backward"))
+    return terms
+
+
+def _tables(layout: Layout) -> list[Term]:
+    """Embedding and head; a tied head gathers the one table a second time."""
+    model = layout.setting.model
+    elements = layout.vocab_width * model.d_model
+    calls = _on(WEIGHTS, 2 * layout.microbatches, layout)
+    return [
+        Term("all-gather", WEIGHTS, "tables", layout.gather_bytes * elements, calls, "exposed"),
+        Term("reduce-scatter", WEIGHTS, "tables", layout.reduce_bytes * elements, calls, "exposed"),
+    ]
+
+
+def _stream(layout: Layout) -> list[Term]:
+    """The residual stream, gathered before a layer's two column-parallel products and scattered after its row-parallel ones."""
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    size = layout.activation_bytes * layout.tokens * layout.setting.model.d_model
+    layers = layout.setting.model.layers * layout.microbatches
+    again = np.where(layout.saves("attention_out"), 0.0, 1.0)
+    gathers = _on(tensor, 6 * layers + layout.microbatches, layout)
+    scatters = _on(tensor, (4 + again) * layers + layout.microbatches, layout)
+    return [
+        Term("all-gather", tensor, "stream", size, gathers, "exposed"),
+        Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),
+    ]
+
+
+def _loss(layout: Layout) -> list[Term]:
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    calls = _on(tensor, layout.loss_chunks * layout.microbatches, layout)
+    hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
+    statistic = 4.0 * layout.loss_chunk
+    return [
+        Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
+        Term("reduce-scatter", tensor, "loss", hidden, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-statistics", statistic, 3 * calls, "exposed"),
+    ]
+
+
+def _context(layout: Layout) -> list[Term]:
+    context: tuple[AxisName, ...] = ("context",)
+    layers = layout.setting.model.layers * layout.microbatches
+    forwards = np.where(layout.saves("context") & layout.saves("lse"), 1.0, 2.0) * layers
+    keys = layout.activation_bytes * 2 * layout.tokens * layout.kv_width
+    gradients = 4.0 * 2 * layout.tokens * layout.kv_width
+    hops = layout.context - 1
+    ring = np.where(layout.rings, 1.0, 0.0)
+    gather = np.where(layout.is_scheme("all-gather"), 1.0, 0.0)
+    terms = [
+        Term("collective-permute", context, "kv-ring", keys, ring * hops * (forwards + layers), "ring"),
+        Term("collective-permute", context, "kv-gradients", gradients, ring * layout.context * layers, "ring"),
+        Term("all-gather", context, "kv-gather", keys * layout.context, gather * (forwards + layers), "exposed"),
+        Term("reduce-scatter", context, "kv-gradients", gradients * layout.context, gather * layers, "exposed"),
+    ]
+    return terms + _ulysses(layout, forwards + layers)
+
+
+def _ulysses(layout: Layout, passes: Floats) -> list[Term]:
+    context: tuple[AxisName, ...] = ("context",)
+    on = np.where(layout.is_scheme("ulysses"), 1.0, 0.0) * passes
+    query = layout.activation_bytes * layout.tokens * layout.query_width
+    key = layout.activation_bytes * layout.tokens * layout.kv_width
+    return [
+        Term("all-to-all", context, "ulysses-query", query, 2 * on, "exposed"),
+        Term("all-to-all", context, "ulysses-key", key, 2 * on, "exposed"),
+    ]
+
+
+def _step(layout: Layout) -> list[Term]:
+    """Once a step: gradients over data, vectors over everything that replicates them, scalars."""
+    model = layout.setting.model
+    vectors = 4.0 * (model.layers * model.layer_vector_parameters + model.d_model)
+    matrices = 4.0 * (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
+    everywhere: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor")
+    data: tuple[AxisName, ...] = ("data",)
+    return [
+        Term("all-reduce", everywhere, "vectors", np.full(len(layout.table), vectors), _on(everywhere, 1.0, layout), "exposed"),
+        Term("all-reduce", data, "gradients", matrices, _on(data, 1.0, layout), "exposed"),
+        Term("all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), _on(everywhere, 2.0, layout), "exposed"),
+    ]
+
+
+def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ...]:
+    """One strategy's collectives, with the backend that XLA's rule gives each.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    strategy : Strategy
+        One candidate.
+
+    Returns
+    -------
+    tuple of CollectiveUse
+        Those with at least one call; bytes [bytes per call], calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md; the NVSHMEM rule from NVIDIA, Accelerating Long-Context Model Training in JAX and XLA
+    (2026-02-03): permutes always, all-reduces below about 16 MiB, nothing else.
+    """
+    uses = []
+    for term in collective_terms(setting, StrategyTable.from_strategies([strategy])):
+        calls = round(float(term.calls[0]))
+        if calls:
+            size = round(float(term.bytes[0]))
+            backend = assigned_backend(strategy.backend, op=term.op, size_bytes=size)
+            axis = _joined(strategy, term.axes)
+            uses.append(CollectiveUse(op=term.op, axis=axis, bytes=size, calls=calls, backend=backend, purpose=term.purpose))
+    return tuple(uses)
+
+
+def _joined(strategy: Strategy, axes: tuple[AxisName, ...]) -> str:
+    return "+".join(axis for axis in AXES if axis in axes and getattr(strategy.mesh, axis) > 1)
+
+
+def assigned_backend(requested: str, *, op: str, size_bytes: float) -> str:
+    """The backend that a collective really gets where ``requested`` is asked for.
+
+    Parameters
+    ----------
+    requested : str
+        The strategy's backend.
+    op : str
+        Kind of collective.
+    size_bytes : float
+        Operand [bytes].
+
+    Returns
+    -------
+    str
+        ``requested`` or ``nccl`` [no unit].
+
+    Notes
+    -----
+    Source: NVIDIA blog of 2026-02-03 for ``nvshmem``; XLA's collective-permute mode for ``symmetric``, which moves
+    permutes alone in jax 0.10.1.
+    """
+    if requested not in {"nvshmem", "symmetric"} or op == "collective-permute":
+        return requested
+    small = op == "all-reduce" and size_bytes < NVSHMEM_ALL_REDUCE_LIMIT_BYTES
+    return "nvshmem" if requested == "nvshmem" and small else "nccl"

@@ -1,0 +1,203 @@
+"""Floating-point work of one step, in the three conventions that published TFLOP/s figures use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.layout import Bools, Floats, Layout
+from cost_models.setting import Setting
+from lcplan.model import ModelSpec
+
+BACKWARD_OF_FORWARD = 2.0
+"""A matrix product's backward pass: one product for its input, one for its weight."""
+
+
+def matrix_flop_per_token(model: ModelSpec) -> float:
+    """Work of all matrix products on one token, forward and backward: 6 FLOP a parameter.
+
+    ``6 (L P_layer + V D)``: two FLOP a multiply-add, once forward and twice backward. The head counts, the embedding
+    look-up does not; attention's own products are ``attention_flop_per_sequence``.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Dense decoder.
+
+    Returns
+    -------
+    float
+        Work [FLOP per token].
+
+    Notes
+    -----
+    Ignores norms, RoPE, softmax and the optimizer, as every published convention does.
+
+    Source: Kaplan et al., Scaling Laws for Neural Language Models (arXiv:2001.08361), section 2.1.
+
+    Examples
+    --------
+    >>> llama = ModelSpec(name="l", layers=32, d_model=4096, d_ff=14336, heads=32, kv_heads=8, head_dim=128, vocab=128256)
+    >>> matrix_flop_per_token(llama) / 6 == 32 * 218103808 + 128256 * 4096
+    True
+    """
+    return 6.0 * (model.layers * model.layer_matrix_parameters + model.vocab * model.d_model)
+
+
+def attention_flop_per_sequence(model: ModelSpec, seq_len: float, causal: bool = True) -> float:
+    """Work of attention's two products on one sequence, forward and backward, all layers.
+
+    Forward ``4 N H T^2`` a layer (scores and values, two FLOP a multiply-add), backward twice that; causal attention
+    needs half of both.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Dense decoder.
+    seq_len : float
+        T [tokens], above 0.
+    causal : bool
+        Count the half that causal attention needs; False: all T x T scores.
+
+    Returns
+    -------
+    float
+        Work [FLOP per sequence].
+
+    Notes
+    -----
+    The fifth product, which flash attention repeats in its backward pass, is hardware work and not counted; a sliding
+    window is not counted either, since the step of docs/step.md attends to everything before a token.
+
+    Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (arXiv:2104.04473), appendix;
+    the causal half as in Dao, FlashAttention-2 (arXiv:2307.08691), section 4.1.
+
+    Examples
+    --------
+    >>> tiny = ModelSpec(name="t", layers=1, d_model=8, d_ff=8, heads=2, kv_heads=1, head_dim=4, vocab=8)
+    >>> attention_flop_per_sequence(tiny, 10.0, causal=False)
+    9600.0
+    """
+    full = 12.0 * model.layers * model.heads * model.head_dim * float(seq_len) ** 2
+    return full / 2 if causal else full
+
+
+def model_flop(setting: Setting) -> float:
+    """Work of one step that the model needs: causal attention halved, nothing counted twice.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model and workload.
+
+    Returns
+    -------
+    float
+        Work [FLOP per step], all devices together.
+
+    Notes
+    -----
+    Source: PaLM (arXiv:2204.02311), appendix B, for model FLOPs as the base of MFU; causal half as FlashAttention-2.
+    """
+    return _flop(setting, causal=True)
+
+
+def full_attention_flop(setting: Setting) -> float:
+    """Work of one step where attention counts all T x T scores, masked ones too.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model and workload.
+
+    Returns
+    -------
+    float
+        Work [FLOP per step], all devices together.
+
+    Notes
+    -----
+    Source: PaLM (arXiv:2204.02311), appendix B; MaxText's own count until July 2025.
+    """
+    return _flop(setting, causal=False)
+
+
+def _flop(setting: Setting, *, causal: bool) -> float:
+    work = setting.workload
+    attention = attention_flop_per_sequence(setting.model, work.seq_len, causal)
+    return work.tokens * matrix_flop_per_token(setting.model) + work.global_batch * attention
+
+
+def recomputed_matrix_parameters(layout: Layout) -> Floats:
+    """Parameters of a layer's matrices whose products the backward pass repeats, by remat policy.
+
+    A product is repeated where nothing kept after it is enough: query, key and value unless all three are kept, the
+    output projection unless ``attention_out`` is, gate and up unless they are. The down projection never is: its result
+    only enters the residual stream, which the next layer keeps.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Parameters [count per layer], whole model width (not divided by tensor).
+
+    Notes
+    -----
+    Source: docs/step.md and lcplan/remat.py; Korthikanti et al. (arXiv:2205.05198), section 5, for selective recompute.
+    """
+    model = layout.setting.model
+    qkv = model.d_model * model.head_dim * (model.heads + 2 * model.kv_heads)
+    out = model.d_model * model.head_dim * model.heads
+    gate_up = 2 * model.d_model * model.d_ff
+    redo_qkv = ~(layout.saves("query") & layout.saves("key") & layout.saves("value"))
+    redo_up = ~(layout.saves("gate") & layout.saves("up"))
+    return qkv * redo_qkv + out * ~layout.saves("attention_out") + gate_up * redo_up
+
+
+def recomputes_attention(layout: Layout) -> Bools:
+    """Rows whose backward pass runs the forward attention kernels again.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        True where output or log-sum-exp is not kept [no unit].
+
+    Notes
+    -----
+    Source: docs/step.md: the ring's own backward pass needs output and log-sum-exp only.
+    """
+    return ~(layout.saves("context") & layout.saves("lse"))
+
+
+def hardware_flop(layout: Layout) -> Floats:
+    """Work of one step as executed: the model's FLOPs plus the forward work that rematerialisation repeats.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Work [FLOP per step], all devices together; causal attention counts half.
+
+    Notes
+    -----
+    Source: Korthikanti et al. (arXiv:2205.05198), section 6.3, hardware against model FLOPs.
+    """
+    setting = layout.setting
+    model, work = setting.model, setting.workload
+    matrices = 2.0 * work.tokens * model.layers * recomputed_matrix_parameters(layout)
+    forward_attention = attention_flop_per_sequence(model, work.seq_len) / (1 + BACKWARD_OF_FORWARD)
+    attention = work.global_batch * forward_attention * recomputes_attention(layout)
+    head = 2.0 * work.tokens * model.vocab * model.d_model
+    return np.asarray(model_flop(setting) + matrices + attention + head)

@@ -1,0 +1,163 @@
+"""Layout: what one device holds under each candidate, as float64 columns that every law shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.setting import Setting
+from cost_models.table import DTYPES, REMATS, SCHEME_CODES, StrategyTable
+from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
+_SAVED: dict[str, Bools] = {
+    tensor: np.array([tensor in REMAT_POLICIES[policy] for policy in REMATS]) for tensor in NAMED_TENSORS
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Local sizes of each of ``n`` candidates. Arrays have shape ``[n]``; nothing here is rounded.
+
+    Symbols: ``c`` context, ``t`` tensor, ``f`` fsdp, ``d`` data, ``M`` microbatches, ``B`` global batch [sequences],
+    ``T`` sequence length [tokens]; the rest as in docs/notation.md.
+    """
+
+    setting: Setting
+    table: StrategyTable
+
+    @cached_property
+    def data(self) -> Floats:
+        """Size of the data axis, d."""
+        return self.table.data.astype(np.float64)
+
+    @cached_property
+    def fsdp(self) -> Floats:
+        """Size of the fsdp axis, f."""
+        return self.table.fsdp.astype(np.float64)
+
+    @cached_property
+    def context(self) -> Floats:
+        """Size of the context axis, c."""
+        return self.table.context.astype(np.float64)
+
+    @cached_property
+    def tensor(self) -> Floats:
+        """Size of the tensor axis, t."""
+        return self.table.tensor.astype(np.float64)
+
+    @cached_property
+    def microbatches(self) -> Floats:
+        """Microbatches a step, M."""
+        return self.table.microbatches.astype(np.float64)
+
+    @cached_property
+    def devices(self) -> Floats:
+        """Devices of the mesh."""
+        return self.table.devices.astype(np.float64)
+
+    @cached_property
+    def weight_shards(self) -> Floats:
+        """Devices that one all-gather of weights joins: f c."""
+        return self.fsdp * self.context
+
+    @cached_property
+    def state_shards(self) -> Floats:
+        """Devices over which a matrix and its optimizer state are split: f c t."""
+        return self.weight_shards * self.tensor
+
+    @cached_property
+    def sequences(self) -> Floats:
+        """Sequences of one microbatch that a device works on: b = B / (d f M)."""
+        return self.setting.workload.global_batch / (self.data * self.fsdp * self.microbatches)
+
+    @cached_property
+    def local_length(self) -> Floats:
+        """Tokens of one sequence that a context rank holds: T / c."""
+        return self.setting.workload.seq_len / self.context
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of a microbatch on one context rank: tl = b T / c."""
+        return self.sequences * self.local_length
+
+    @cached_property
+    def stream_tokens(self) -> Floats:
+        """Tokens of the residual stream on one device, sequence-sharded over tensor: ts = tl / t."""
+        return self.tokens / self.tensor
+
+    @cached_property
+    def query_width(self) -> Floats:
+        """Query features of a device: H N / t."""
+        return self.setting.model.head_dim * self.setting.model.heads / self.tensor
+
+    @cached_property
+    def kv_width(self) -> Floats:
+        """Features of the keys (as many again of the values) of a device: H max(K / t, 1)."""
+        return self.setting.model.head_dim * np.maximum(self.setting.model.kv_heads / self.tensor, 1.0)
+
+    @cached_property
+    def ff_width(self) -> Floats:
+        """Feed-forward features of a device: F / t."""
+        return self.setting.model.d_ff / self.tensor
+
+    @cached_property
+    def vocab_width(self) -> Floats:
+        """Vocabulary entries of a device: V / t."""
+        return self.setting.model.vocab / self.tensor
+
+    @cached_property
+    def kv_spread(self) -> Bools:
+        """Whether tensor exceeds the key/value heads, so that their weights are gathered over tensor too."""
+        return self.table.tensor > self.setting.model.kv_heads
+
+    @cached_property
+    def loss_chunk(self) -> Floats:
+        """Tokens of a context rank whose logits exist at a time: the chunk or, where that is less, all of them."""
+        return np.minimum(self.table.loss_chunk_tokens, self.tokens)
+
+    @cached_property
+    def loss_chunks(self) -> Floats:
+        """Loss chunks of a microbatch."""
+        return np.ceil(self.tokens / self.loss_chunk)
+
+    @cached_property
+    def gather_bytes(self) -> Floats:
+        """Bytes of a gathered weight element, g."""
+        return _DTYPE_BYTES[self.table.gather_dtype]
+
+    @cached_property
+    def reduce_bytes(self) -> Floats:
+        """Bytes of a weight gradient element while it is reduced, r."""
+        return _DTYPE_BYTES[self.table.reduce_dtype]
+
+    @cached_property
+    def moment_bytes(self) -> Floats:
+        """Bytes of an element of one AdamW moment."""
+        return _DTYPE_BYTES[self.table.moments_dtype]
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of an activation element: 2 in bf16, 4 in fp32."""
+        return 2.0 if self.setting.workload.precision == "bf16" else 4.0
+
+    def is_scheme(self, *names: str) -> Bools:
+        """Rows with more than one context rank whose scheme is one of ``names``."""
+        codes = [SCHEME_CODES.index(name) for name in names]  # type: ignore[arg-type]
+        chosen: Bools = np.isin(self.table.scheme, codes) & (self.table.context > 1)
+        return chosen
+
+    @cached_property
+    def rings(self) -> Bools:
+        """Rows whose keys and values travel round a ring."""
+        return self.is_scheme("ring", "ring-zigzag")
+
+    def saves(self, tensor: str) -> Bools:
+        """Rows whose remat policy keeps the named tensor of a layer (lcplan.remat) for the backward pass."""
+        return _SAVED[tensor][self.table.remat]

@@ -1,0 +1,171 @@
+"""Rates: how fast a device really is, from published measurements where there are any, else a named share of its peak."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from lcplan.hardware import HardwareSpec
+
+SUSTAINED_OF_BEST = 691.0 / 794.5
+"""Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
+794.5 of the best shape found (stas00/ml-engineering, MAMF). Used where only a best shape was published."""
+
+GEMM_OF_PEAK = 691.0 / 989.0
+"""GEMM rate over datasheet peak where no rate was measured: the same H100 rows over 989 TFLOP/s."""
+
+ATTENTION_OF_PEAK = {"forward": 1748.3 / 2500.0, "backward": 1420.6 / 2500.0}
+"""Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (see data/device_rates.json)."""
+
+HALF_TOKENS = {"forward": 500.0, "backward": 570.0}
+"""Mean key length at which a kernel reaches half its rate, where none was measured: GB200's."""
+
+HBM_OF_PEAK = 2628.9 / 3352.3
+"""Achieved over nominal memory bandwidth: copy of 4 GiB on an H100 (own measurement, jax 0.11.2)."""
+
+LINK_OF_PEAK = 300.0 / 450.0
+"""Achieved over nominal one-way bandwidth of a domain link: H100 all-gather of 64 MiB and more, 8 devices
+(NVIDIA aiconfigurator nccl-tests sweeps)."""
+
+PERMUTE_OF_LINK = 672.0 / 900.0
+"""Achieved over nominal one-way bandwidth for a collective-permute: GB200, 64 and 72 devices, 16 MiB a device and more
+(XLA's default_collective_perf_table)."""
+
+PERMUTE_LATENCY_S = 12e-6
+"""A collective-permute of 0.25-2 MiB on GB200, 64 devices (XLA's default_collective_perf_table): flat at 6-13 us."""
+
+KERNEL_FLOOR_S = 3e-6
+"""The least time of one kernel: smallest RMSNorm kernels on GB200 and H200 (cudnn-frontend, benchmark/norms/results)."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A figure with whether it was measured on this kind of device, and where it comes from."""
+
+    value: float
+    measured: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class CollectiveRate:
+    """Time of a collective: ``latency_s + member_latency_s (n - 1) + moved bytes / oneway_bytes_per_s``."""
+
+    latency_s: float
+    member_latency_s: float
+    oneway_bytes_per_s: float
+    measured: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one device achieves. Rates in FLOP/s and bytes/s, half lengths in tokens."""
+
+    gemm: Rate
+    attention_forward: Rate
+    attention_backward: Rate
+    forward_half_tokens: float
+    backward_half_tokens: float
+    hbm: Rate
+    collectives: dict[str, CollectiveRate]
+
+    @property
+    def basis(self) -> dict[str, str]:
+        """For each kind of term: ``measured`` or ``fallback``, and the source."""
+        named: dict[str, Rate | CollectiveRate] = {
+            "gemm": self.gemm,
+            "attention_forward": self.attention_forward,
+            "attention_backward": self.attention_backward,
+            "hbm": self.hbm,
+            **self.collectives,
+        }
+        return {name: f"{'measured' if rate.measured else 'fallback'}: {rate.source}" for name, rate in named.items()}
+
+
+@lru_cache(maxsize=1)
+def _published() -> dict[str, dict[str, Any]]:
+    text = resources.files("cost_models").joinpath("data/device_rates.json").read_text(encoding="utf-8")
+    data: dict[str, dict[str, Any]] = json.loads(text)
+    return data
+
+
+def _entry(hardware: HardwareSpec) -> dict[str, Any]:
+    """The published rates of the device: the longest known name that stands as a word in the device's name."""
+    name = f"{hardware.device.name} {hardware.device.gpu.description if hardware.device.gpu else ''}"
+    known = [key for key in _published() if re.search(rf"(?<![A-Za-z0-9]){re.escape(key)}(?![0-9])", name, re.IGNORECASE)]
+    return _published()[max(known, key=len)] if known else {}
+
+
+def rates_of(hardware: HardwareSpec) -> Rates:
+    """Rates of a machine's device: measured where ``data/device_rates.json`` has it, else a share of the datasheet.
+
+    Parameters
+    ----------
+    hardware : HardwareSpec
+        Machine.
+
+    Returns
+    -------
+    Rates
+        Rates [FLOP/s, bytes/s, s], each with its basis.
+
+    Notes
+    -----
+    Source: data/device_rates.json and this module's constants, each with its own.
+    """
+    entry = _entry(hardware)
+    attention = entry.get("attention", {})
+    return Rates(
+        gemm=_gemm(hardware, entry.get("gemm", {})),
+        attention_forward=_attention(hardware, attention, "forward"),
+        attention_backward=_attention(hardware, attention, "backward"),
+        forward_half_tokens=attention.get("forward_half_tokens", HALF_TOKENS["forward"]),
+        backward_half_tokens=attention.get("backward_half_tokens", HALF_TOKENS["backward"]),
+        hbm=_hbm(hardware, entry.get("hbm", {})),
+        collectives={op: _collective(hardware, entry, op) for op in _OPS},
+    )
+
+
+_OPS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
+
+
+def _gemm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
+    if "sustained_flop_per_s" in entry:
+        return Rate(entry["sustained_flop_per_s"], True, entry["source"])
+    if "best_flop_per_s" in entry:
+        return Rate(entry["best_flop_per_s"] * SUSTAINED_OF_BEST, True, f"{entry['source']} x {SUSTAINED_OF_BEST:.2f}")
+    return Rate(hardware.device.peak_flop_per_s.value * GEMM_OF_PEAK, False, f"{GEMM_OF_PEAK:.2f} of the datasheet peak")
+
+
+def _attention(hardware: HardwareSpec, entry: dict[str, Any], which: str) -> Rate:
+    key = f"{which}_flop_per_s"
+    if key in entry:
+        return Rate(entry[key], True, entry["source"])
+    share = ATTENTION_OF_PEAK[which]
+    return Rate(hardware.device.peak_flop_per_s.value * share, False, f"{share:.2f} of the datasheet peak")
+
+
+def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
+    if "copy_bytes_per_s" in entry:
+        return Rate(entry["copy_bytes_per_s"], True, entry["source"])
+    nominal = hardware.device.hbm_bytes_per_s.value
+    return Rate(nominal * HBM_OF_PEAK, False, f"{HBM_OF_PEAK:.2f} of the datasheet bandwidth")
+
+
+def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> CollectiveRate:
+    link = hardware.domain_link
+    rows = entry.get("collectives", {})
+    if op in rows:
+        row = rows[op]
+        return CollectiveRate(row["latency_s"], row["member_latency_s"], row["oneway_bytes_per_s"], True, rows["source"])
+    if op == "collective-permute" and hardware.kind == "gpu":
+        rate = link.oneway_bytes_per_s.value * PERMUTE_OF_LINK
+        return CollectiveRate(PERMUTE_LATENCY_S, 0.0, rate, False, "GB200's permutes, scaled by the link (XLA's perf table)")
+    share = LINK_OF_PEAK if hardware.kind == "gpu" else 1.0
+    source = f"{share:.2f} of the domain link, latency of the link"
+    return CollectiveRate(link.latency_s.value, link.latency_s.value, link.oneway_bytes_per_s.value * share, False, source)
