@@ -1,0 +1,118 @@
+"""The analytic half of a search: space, rules, estimate, prune. No jax, no files, no printing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable, estimate
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import AXES
+from planner.candidate import Candidate
+from planner.prune import Costs, survivor_order
+from planner.request import SearchRequest
+from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
+from planner.screen import Rejected, screen
+from planner.space import Ints, Knobs, expand, mesh_options, mesh_sizes
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Every strategy of a request, rejected or estimated, and which of them fit."""
+
+    setting: Setting
+    objective: str
+    rejected: Rejected
+    estimates: EstimateTable
+
+    @property
+    def table(self) -> StrategyTable:
+        """The strategies that were estimated."""
+        return self.estimates.table
+
+    @property
+    def enumerated(self) -> int:
+        """Strategies in the space: rejected and estimated."""
+        return self.rejected.total + len(self.table)
+
+    @property
+    def over_budget(self) -> int:
+        """Estimated strategies that do not fit."""
+        return int(np.count_nonzero(~self.estimates.fits))
+
+    def candidate(self, row: int) -> Candidate:
+        """Row ``row`` of the estimated strategies."""
+        return Candidate(strategy=self.table.strategy(row), estimate=self.estimates.row(row))
+
+    def nearest_miss(self) -> Candidate | None:
+        """Of the strategies over budget the one that is least over it; None where all fit or none was estimated."""
+        rows = np.flatnonzero(~self.estimates.fits)
+        if not len(rows):
+            return None
+        need = (self.estimates.total_bytes + self.estimates.allowance_bytes)[rows]
+        return self.candidate(int(rows[np.argmin(need)]))
+
+    def survivors(self) -> Iterator[Candidate]:
+        """The strategies that fit, in the order in which they deserve a compile."""
+        rows = np.flatnonzero(self.estimates.fits)
+        table = self.table.take(rows)
+        step_s = self.estimates.step_s[rows]
+        devices = table.devices.astype(np.float64)
+        value = 1.0 / step_s / (devices if self.objective == "tokens_per_s_per_device" else 1.0)
+        costs = Costs(step_s=step_s, memory_bytes=self.estimates.total_bytes[rows], devices=devices)
+        for row in survivor_order(table, value, costs):
+            yield self.candidate(int(rows[row]))
+
+
+def setting_of(request: SearchRequest) -> Setting:
+    """What the laws need to know of a request."""
+    return Setting(model=request.model, hardware=request.hardware, workload=request.workload, budget_bytes=request.budget_bytes)
+
+
+def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
+    """Enumerate, reject, estimate.
+
+    Parameters
+    ----------
+    request
+        The question.
+    backends
+        The collective backends that are real under the toolchain at hand.
+    """
+    setting = setting_of(request)
+    knobs = Knobs.of(request.filters, backends)
+    meshes = mesh_sizes(request)
+    as_table = _mesh_table(meshes)
+    broken = screen(setting, MESH_RULES, as_table)
+    points = expand(request, knobs, meshes[broken < 0])
+    knob_broken = screen(setting, KNOB_RULES, points)
+    weights = [mesh_options(request, knobs, tuple(int(s) for s in mesh)).points(knobs) for mesh in meshes[broken >= 0]]
+    rejected = Rejected(
+        rules=ALL_RULES,
+        table=StrategyTable.concatenate([as_table.take(broken >= 0), points.take(knob_broken >= 0)]),
+        rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
+        weight=np.concatenate([np.array(weights, dtype=np.int64), np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
+    )
+    return Analysis(setting, request.objective, rejected, estimate(setting, points.take(knob_broken < 0)))
+
+
+def _mesh_table(meshes: Ints) -> StrategyTable:
+    """Meshes as rows, with the first value of every knob: mesh rules read the axes alone."""
+    rows = len(meshes)
+    axes = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
+    ones, zeros = np.ones(rows, dtype=np.int64), np.zeros(rows, dtype=np.int8)
+    return StrategyTable(
+        **axes,
+        microbatches=ones,
+        loss_chunk_tokens=ones,
+        scheme=zeros,
+        remat=zeros,
+        backend=zeros,
+        axis_order=zeros,
+        gather_dtype=zeros,
+        reduce_dtype=zeros,
+        moments_dtype=zeros,
+    )

@@ -1,0 +1,86 @@
+"""From command line values to a request: catalogue look-ups, defaults, and every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lcplan.errors import BadInputError
+from lcplan.frozen import Frozen
+from lcplan.workload import Workload
+from planner.filters import Filters, parse_mesh
+from planner.request import SearchRequest, default_global_batch, make_request
+
+T = TypeVar("T")
+
+
+class RequestOptions(Frozen):
+    """What ``request_options`` and ``knob_options`` parse."""
+
+    model: str
+    seq: int
+    hw: str
+    devices: int | None = None
+    global_batch: int | None = None
+    budget: int | None = None
+    mesh: str | None = None
+    scheme: tuple[str, ...] | None = None
+    remat: tuple[str, ...] | None = None
+    backend: tuple[str, ...] | None = None
+    microbatches: tuple[int, ...] | None = None
+    loss_chunk_tokens: tuple[int, ...] | None = None
+    gather_dtype: tuple[str, ...] | None = None
+    reduce_dtype: tuple[str, ...] | None = None
+    moments_dtype: tuple[str, ...] | None = None
+
+
+_KNOBS = (
+    "scheme",
+    "remat",
+    "backend",
+    "microbatches",
+    "loss_chunk_tokens",
+    "gather_dtype",
+    "reduce_dtype",
+    "moments_dtype",
+)
+
+
+def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> SearchRequest:
+    """The request that the options ask for.
+
+    Raises
+    ------
+    BadInputError
+        With all problems that were found: an unknown model and an unknown hardware are two lines of one error.
+    """
+    from lcplan import catalog
+
+    problems: list[str] = []
+    model = _collect(problems, lambda: catalog.model(options.model))
+    hardware = _collect(problems, lambda: catalog.hardware(options.hw))
+    mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
+    if problems or model is None or hardware is None or mesh is None:
+        raise BadInputError(problems)
+    given = options.global_batch is not None
+    batch = options.global_batch or default_global_batch(options.seq, hardware, options.devices)
+    knobs: dict[str, Any] = {name: getattr(options, name) for name in _KNOBS if getattr(options, name) is not None}
+    return make_request(
+        {
+            "model": model,
+            "hardware": hardware,
+            "workload": Workload(seq_len=options.seq, global_batch=batch, global_batch_given=given),
+            "budget_bytes": options.budget or hardware.usable_bytes,
+            "objective": objective,
+            "devices": options.devices,
+            "filters": Filters(mesh=mesh, **knobs),
+        }
+    )
+
+
+def _collect(problems: list[str], read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except BadInputError as error:
+        problems.extend(error.problems)
+        return None

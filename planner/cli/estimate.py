@@ -1,0 +1,70 @@
+"""``lcplan estimate``: one strategy, priced, and on request compiled for the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lcplan.errors import StageFailedError
+from planner.candidate import Candidate
+from planner.cli.build import RequestOptions, build_request
+from planner.cli.options import knob_options, output_format, request_options
+from planner.cli.output import print_csv, print_json, print_view
+from planner.flat import flat_row
+from planner.measure import PoolLimits, probe
+from planner.request import SearchRequest
+from planner.result import SCHEMA_VERSION, request_json
+from planner.search import measure_one
+from planner.show.estimate import estimate_view
+from planner.single import price, resolve_strategy
+
+EPILOG = """\b
+Examples:
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile --format json"""
+
+
+class EstimateOptions(RequestOptions):
+    """Every option of the command."""
+
+    compile: bool
+    time: bool
+    toolchain: str | None
+    output: str
+
+
+@click.command("estimate", epilog=EPILOG)
+@request_options
+@click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
+@click.option("--time", is_flag=True, help="Time the step on the devices at hand.")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@knob_options
+@output_format
+def command(**options: Any) -> int:
+    """Price one strategy: the one that --mesh and the knobs name.
+
+    Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
+    """
+    parsed = EstimateOptions.model_validate(options)
+    request = build_request(parsed)
+    toolchain = probe(parsed.toolchain)
+    backends, notes = toolchain.real_backends(request.hardware)
+    candidate = price(request, resolve_strategy(request, backends))
+    if parsed.compile or parsed.time:
+        candidate = measure_one(candidate, request, toolchain=toolchain, limits=PoolLimits(jobs=1), time=parsed.time)
+    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *notes))
+    for evidence in (candidate.compiled, candidate.timed):
+        if evidence is not None and evidence.error:
+            raise StageFailedError(f"the step could not be measured: {evidence.error}")
+    return 0
+
+
+def _print(candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...]) -> None:
+    if output == "json":
+        document = {"schema_version": SCHEMA_VERSION, "request": request_json(request), "candidate": candidate.to_json()}
+        print_json(document | {"notes": list(notes)})
+    elif output == "csv":
+        print_csv([flat_row(candidate)])
+    else:
+        print_view(estimate_view(candidate, request, notes))

@@ -1,0 +1,101 @@
+"""The command line. Commands load when they are called, so that ``lcplan --help`` is a blink."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from lcplan import __version__
+from lcplan.errors import EXIT_BAD_INPUT, LcplanError
+
+COMMANDS: dict[str, str] = {
+    "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
+    "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
+    "catalog": "List or show the models and hardware that lcplan knows.",
+    "doctor": "Show toolchains, what each can compile for, and which backends are real.",
+}
+
+EPILOG = """\b
+Examples:
+  lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
+  lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --mesh tensor=4,8 --stages modelled
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile
+  lcplan catalog hardware gb200-nvl72
+
+\b
+Every figure carries its rung: modelled < compiled:host < compiled:target < timed:slice < timed:full.
+Exit code: 0 an answer, 1 nothing fits, 2 bad input, 3 a stage could not run."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order in which a person meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"planner.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One line a command, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Refuse an unknown command with the nearest name."""
+        from lcplan.suggest import hint
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command {args[0]!r}{hint(args[0], tuple(COMMANDS))}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="lcplan")
+def cli() -> None:
+    """Plan how to lay a long-context LLM out on a cluster, and know how sure you are.
+
+    lcplan enumerates meshes (data, fsdp, context, tensor), context schemes, remat policies and collective backends; rejects
+    what is impossible with a reason; prices the rest; compiles the survivors' real train step with the target's own compiler,
+    which needs no target hardware; and writes the winner as plan.yaml.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script: run a command and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; errors go to stderr as one message each, never a traceback."""
+    try:
+        code = cli.main(args=arguments, prog_name="lcplan", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except click.exceptions.Exit as stop:
+        return int(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return EXIT_BAD_INPUT
+    except LcplanError as error:
+        for line in str(error).splitlines():
+            click.echo(f"lcplan: {line}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("lcplan: interrupted; what was compiled or timed is kept, the same command goes on from there", err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

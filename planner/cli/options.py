@@ -1,0 +1,136 @@
+"""Options that several commands share, and how their text becomes a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import click
+
+from lcplan.errors import BadInputError
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import BACKENDS, SCHEMES, Dtype
+from lcplan.suggest import hint
+from lcplan.units import parse_bytes, parse_tokens
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Tokens(click.ParamType):
+    """``262144``, ``256k`` or ``1m``."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Tokens as an integer."""
+        return value if isinstance(value, int) else parse_tokens(value, "--seq")
+
+
+class Bytes(click.ParamType):
+    """``80GiB``, ``80GB`` or plain bytes."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes as an integer."""
+        return value if isinstance(value, int) else parse_bytes(value, f"--{param.name}" if param else "size")
+
+
+class Several(click.ParamType):
+    """One or more of a set of names, separated by commas."""
+
+    def __init__(self, known: tuple[str, ...], name: str) -> None:
+        self.known = known
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The names, each checked."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(","))
+        unknown = [name for name in names if name not in self.known]
+        if unknown:
+            option = f"--{param.name.replace('_', '-')}" if param and param.name else self.name
+            raise BadInputError([f"{option}: unknown value {name!r}{hint(name, self.known)}" for name in unknown])
+        return names
+
+
+class Counts(click.ParamType):
+    """One or more whole numbers above zero, separated by commas."""
+
+    name = "n,n,.."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        wrong = [part for part in parts if not part.isdecimal() or not 0 < int(part) < 2**31]
+        if wrong:
+            option = f"--{param.name.replace('_', '-')}" if param and param.name else "option"
+            raise BadInputError([f"{option}: {part!r} is not a whole number above zero" for part in wrong])
+        return tuple(int(part) for part in parts)
+
+
+_DTYPES = Several(get_args(Dtype), "bf16,fp32")
+
+_REQUEST = [
+    click.option(
+        "--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec."
+    ),
+    click.option("--seq", required=True, type=Tokens(), metavar="TOKENS", help="Sequence length: 262144, 256k or 1m."),
+    click.option(
+        "--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec."
+    ),
+    click.option("--devices", type=click.IntRange(min=1), help="Exactly this many devices. [default: every count]"),
+    click.option(
+        "--global-batch",
+        type=click.IntRange(min=1),
+        metavar="SEQS",
+        help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
+    ),
+    click.option(
+        "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
+    ),
+]
+
+_KNOBS = [
+    click.option(
+        "--mesh", metavar="AXIS=SIZES,..", help="Axis sizes: context=8..32,tensor=1,2. Axes: data fsdp context tensor."
+    ),
+    click.option(
+        "--scheme", type=Several(SCHEMES, "scheme"), metavar="NAME,..", help=f"How context moves KV: {' '.join(SCHEMES)}."
+    ),
+    click.option(
+        "--remat",
+        type=Several(tuple(REMAT_POLICIES), "remat"),
+        metavar="NAME,..",
+        help=f"Remat policy: {' '.join(REMAT_POLICIES)}.",
+    ),
+    click.option(
+        "--backend", type=Several(BACKENDS, "backend"), metavar="NAME,..", help="Collective backend: nccl nvshmem symmetric."
+    ),
+    click.option("--microbatches", type=Counts(), help="Gradient accumulation steps."),
+    click.option("--loss-chunk-tokens", type=Counts(), help="Tokens whose logits exist at a time."),
+    click.option("--gather-dtype", type=_DTYPES, help="Weights' dtype in FSDP gathers. [default: bf16]"),
+    click.option("--reduce-dtype", type=_DTYPES, help="Gradients' dtype in FSDP reductions. [default: fp32]"),
+    click.option("--moments-dtype", type=_DTYPES, help="AdamW moments. [default: fp32]"),
+]
+
+output_format = click.option(
+    "--format", "output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Output format."
+)
+
+
+def request_options(command: F) -> F:
+    """Model, sequence, hardware, devices, batch and budget."""
+    for option in reversed(_REQUEST):
+        command = option(command)
+    return command
+
+
+def knob_options(command: F) -> F:
+    """A filter for each axis and knob."""
+    for option in reversed(_KNOBS):
+        command = option(command)
+    return command

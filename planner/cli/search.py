@@ -1,0 +1,99 @@
+"""``lcplan search``: the main job."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, get_args
+
+import click
+
+from lcplan.errors import EXIT_NOTHING_FITS
+from planner.cli.build import RequestOptions, build_request
+from planner.cli.options import knob_options, output_format, request_options
+from planner.cli.output import print_csv, print_json, print_view, stderr_console
+from planner.cli.progress import ProgressWatcher
+from planner.emit import make_plan
+from planner.flat import flat_row
+from planner.measure import PoolLimits, Toolchain, probe
+from planner.request import Objective, SearchRequest, Stage
+from planner.result import SearchResult
+from planner.run_folder import RunFolder
+from planner.search import Effort, search
+from planner.show.search import search_view
+from planner.study import Store
+
+EPILOG = """\b
+Examples:
+  lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
+  lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --devices 32 --stages modelled
+  lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json"""
+
+
+class SearchOptions(RequestOptions):
+    """Every option of the command."""
+
+    objective: Objective
+    stages: Stage | None
+    survivors: int
+    jobs: int
+    study: str | None
+    out: str | None
+    toolchain: str | None
+    output: str
+
+
+@click.command("search", epilog=EPILOG)
+@request_options
+@click.option(
+    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="What to make best."
+)
+@click.option(
+    "--stages",
+    type=click.Choice(get_args(Stage)),
+    help="How far to go. [default: timed where such devices are here, else compiled]",
+)
+@click.option("--survivors", type=click.IntRange(1, 1000), default=8, show_default=True, help="Strategies to compile.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), default=min(2, os.cpu_count() or 1), show_default=True, help="Compiles at a time."
+)
+@click.option(
+    "--study", metavar="URL", help="Where results are kept: any Optuna storage. [default: study.db in the run's folder]"
+)
+@click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@knob_options
+@output_format
+def command(**options: Any) -> int:
+    """Find the best layout of MODEL at sequence length SEQ on HW.
+
+    Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
+    the target's own compiler, and writes plan.yaml. Interrupt it when you like: the same command goes on where it stopped.
+    """
+    parsed = SearchOptions.model_validate(options)
+    request = build_request(parsed, parsed.objective)
+    toolchain = probe(parsed.toolchain)
+    stage = parsed.stages or toolchain.default_stage(request.hardware)
+    folder = RunFolder.open(parsed.out, request)
+    store = None if stage == "modelled" else Store.open(parsed.study or folder.study_url, request.identity)
+    effort = Effort(stage=stage, survivors=parsed.survivors, toolchain=toolchain, limits=PoolLimits(jobs=parsed.jobs))
+    with ProgressWatcher(stderr_console()) as watcher:
+        result = search(request, effort, store=store, watcher=watcher)
+    _save(result, folder, request, toolchain)
+    _print(result, folder, parsed.output)
+    return 0 if result.winner else EXIT_NOTHING_FITS
+
+
+def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolchain: Toolchain) -> None:
+    plan = make_plan(request, result.winner, toolchain) if result.winner else None
+    folder.save(result.to_json(), plan)
+
+
+def _print(result: SearchResult, folder: RunFolder, output: str) -> None:
+    if output == "json":
+        print_json(result.to_json())
+    elif output == "csv":
+        print_csv([flat_row(candidate) for candidate in result.candidates])
+    else:
+        print_view(search_view(result))
+        if result.winner:
+            print_view(f"\nplan: {folder.plan_file}")

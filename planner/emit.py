@@ -1,0 +1,48 @@
+"""The plan that a search emits: strategy, evidence, flags, environment and launch shape in one file."""
+
+from __future__ import annotations
+
+from lcplan import __version__
+from lcplan.hardware import HardwareSpec
+from lcplan.plan import Evidence, Launch, Plan, Request
+from lcplan.strategy import Strategy
+from planner.candidate import Candidate
+from planner.measure import Toolchain, environment, xla_flags
+from planner.request import SearchRequest
+
+
+def make_plan(request: SearchRequest, candidate: Candidate, toolchain: Toolchain) -> Plan:
+    """Everything that a trainer needs to run ``candidate``, and how lcplan came to it."""
+    strategy, hardware = candidate.strategy, request.hardware
+    return Plan(
+        lcplan_version=__version__,
+        request=Request(
+            model=request.model,
+            hardware=hardware,
+            workload=request.workload,
+            budget_bytes=request.budget_bytes,
+            objective=request.objective,
+        ),
+        strategy=strategy,
+        evidence=Evidence(
+            estimate=candidate.estimate,
+            compiled=candidate.compiled,
+            timed=candidate.timed,
+            best_rung=candidate.best.rung,
+        ),
+        xla_flags=xla_flags(strategy, hardware, toolchain.jax),
+        environment=environment(strategy, hardware, request.budget_bytes),
+        launch=launch_shape(strategy, hardware),
+        toolchain=toolchain.versions,
+    )
+
+
+def launch_shape(strategy: Strategy, hardware: HardwareSpec) -> Launch:
+    """Processes and devices a process.
+
+    One process a host, but one a device for NVSHMEM, which needs it at run time.
+    """
+    if strategy.backend == "nvshmem":
+        return Launch(processes=strategy.devices, devices_per_process=1)
+    per_process = min(hardware.node_size, strategy.devices)
+    return Launch(processes=-(-strategy.devices // per_process), devices_per_process=per_process)

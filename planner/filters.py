@@ -1,0 +1,93 @@
+"""Filters: which values of each axis and knob a request lets into the space."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from lcplan.errors import BadInputError
+from lcplan.frozen import Frozen
+from lcplan.strategy import AXES
+from lcplan.suggest import hint
+
+Interval = tuple[int, int]
+
+
+class AxisFilter(Frozen):
+    """The sizes of one mesh axis that are let in: a union of closed intervals."""
+
+    intervals: Annotated[tuple[Interval, ...], Field(min_length=1)]
+
+    def allows(self, size: int) -> bool:
+        """Whether ``size`` lies in one of the intervals."""
+        return any(low <= size <= high for low, high in self.intervals)
+
+    @property
+    def fixed(self) -> int | None:
+        """The one size that is let in, if there is only one."""
+        low, high = self.intervals[0]
+        return low if len(self.intervals) == 1 and low == high else None
+
+
+class Filters(Frozen):
+    """Everything that narrows the space. Empty means: all that lcplan knows."""
+
+    mesh: dict[str, AxisFilter] = {}
+    scheme: tuple[str, ...] = ()
+    remat: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    microbatches: tuple[int, ...] = ()
+    loss_chunk_tokens: tuple[int, ...] = ()
+    gather_dtype: tuple[str, ...] = ()
+    reduce_dtype: tuple[str, ...] = ()
+    moments_dtype: tuple[str, ...] = ()
+
+
+def parse_mesh(text: str) -> dict[str, AxisFilter]:
+    """``context=8..32,tensor=1,2`` as one filter an axis.
+
+    Raises
+    ------
+    BadInputError
+        With every problem: an unknown axis (and the nearest name), a size that is not a whole number above zero, an axis
+        given twice.
+
+    >>> parse_mesh("context=8..32,tensor=1,2")["tensor"].intervals
+    ((1, 1), (2, 2))
+    """
+    values: dict[str, list[Interval]] = {}
+    problems: list[str] = []
+    axis: str | None = None
+    for part in (piece.strip() for piece in text.split(",")):
+        name, equals, size = part.partition("=")
+        if equals:
+            axis = name.strip()
+            if axis == "pipe":
+                problems.append("--mesh pipe: lcplan has no pipeline axis; use context, tensor and fsdp")
+            elif axis not in AXES:
+                problems.append(f"--mesh: unknown axis {axis!r}{hint(axis, AXES)}")
+            elif axis in values:
+                problems.append(f"--mesh: axis {axis!r} stands twice")
+            values.setdefault(axis, [])
+        else:
+            size = part
+        if axis is None:
+            problems.append(f"--mesh {text!r}: write axis=size, for example context=16,tensor=2")
+            break
+        interval = _interval(size.strip())
+        if interval is None:
+            problems.append(f"--mesh {axis}={size!r}: not a whole number above zero, nor a range like 8..32")
+        else:
+            values[axis].append(interval)
+    if problems:
+        raise BadInputError(problems)
+    return {axis: AxisFilter(intervals=tuple(sizes)) for axis, sizes in values.items()}
+
+
+def _interval(text: str) -> Interval | None:
+    low, dots, high = text.partition("..")
+    if not low.isdecimal() or (dots and not high.isdecimal()):
+        return None
+    first, last = int(low), int(high) if dots else int(low)
+    return (first, last) if 0 < first <= last < 2**31 else None

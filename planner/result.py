@@ -1,0 +1,78 @@
+"""SearchResult: what a search found, as a value and as the JSON document that scripts read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SpaceCounts:
+    """How many strategies went through each stage."""
+
+    enumerated: int
+    rejected: dict[str, int]
+    over_budget: int
+    estimated: int
+    survivors: int
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """``candidates`` best first, failed compiles last; ``winner`` is the first that fits, or None."""
+
+    request: SearchRequest
+    counts: SpaceCounts
+    candidates: tuple[Candidate, ...]
+    nearest_miss: Candidate | None
+    reasons: dict[str, str]
+    """One example message a rule that rejected anything."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know: a missing toolchain, a batch that lcplan chose, a changed rung."""
+
+    @property
+    def winner(self) -> Candidate | None:
+        """The best candidate that fits on the best evidence."""
+        return next((c for c in self.candidates if c.best.fits), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in DESIGN: the document of ``lcplan search``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "request": request_json(self.request),
+            "space": {
+                "enumerated": self.counts.enumerated,
+                "rejected": self.counts.rejected,
+                "over_budget": self.counts.over_budget,
+                "estimated": self.counts.estimated,
+                "survivors": self.counts.survivors,
+            },
+            "winner": self.winner.to_json() if self.winner else None,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+            "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
+            "rejected_examples": self.reasons,
+            "notes": list(self.notes),
+        }
+
+
+def request_json(request: SearchRequest) -> dict[str, Any]:
+    """The request as scripts read it: model and hardware with the figures that one asks for first."""
+    model, hardware = request.model, request.hardware
+    return {
+        "model": {
+            "parameters": model.parameters,
+            "active_parameters": model.active_parameters,
+            **model.model_dump(mode="json"),
+        },
+        "hardware": {"devices": hardware.devices, **hardware.model_dump(mode="json")},
+        "workload": request.workload.model_dump(mode="json"),
+        "budget_bytes": request.budget_bytes,
+        "objective": request.objective,
+        "devices": request.devices,
+        "filters": request.filters.model_dump(mode="json", exclude_defaults=True),
+    }

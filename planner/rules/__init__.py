@@ -1,0 +1,21 @@
+"""Rules: why a strategy is impossible. Each is one predicate over columns and one message with the numbers."""
+
+from planner.rules.attention import ATTENTION_RULES
+from planner.rules.batch import BATCH_RULES
+from planner.rules.devices import DEVICE_RULES
+from planner.rules.interface import Rule
+from planner.rules.sharding import SHARDING_RULES
+
+MESH_RULES: tuple[Rule, ...] = tuple(
+    r for r in (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES) if r.level == "mesh"
+)
+"""Rules that read the mesh alone; they run before the knobs are multiplied out."""
+
+KNOB_RULES: tuple[Rule, ...] = tuple(
+    r for r in (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES) if r.level == "knob"
+)
+"""Rules that read the scheme, the backend, microbatches or the loss chunk too."""
+
+ALL_RULES: tuple[Rule, ...] = (*MESH_RULES, *KNOB_RULES)
+
+__all__ = ["ALL_RULES", "KNOB_RULES", "MESH_RULES", "Rule"]

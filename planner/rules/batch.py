@@ -1,0 +1,54 @@
+"""Rules on the batch: sequences against data, fsdp and microbatches, tokens against the loss chunk."""
+
+from __future__ import annotations
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule, divisors_up_to
+
+
+def _batch(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.workload.global_batch % (table.data * table.fsdp) != 0
+
+
+def _say_batch(setting: Setting, strategy: Strategy) -> str:
+    batch, mesh = setting.workload.global_batch, strategy.mesh
+    return (
+        f"data x fsdp = {mesh.data * mesh.fsdp} does not divide global_batch={batch} sequences; "
+        f"use {divisors_up_to(batch, setting.hardware.devices)}, or another --global-batch"
+    )
+
+
+def _microbatches(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.workload.global_batch % (table.data * table.fsdp * table.microbatches) != 0
+
+
+def _say_microbatches(setting: Setting, strategy: Strategy) -> str:
+    batch, ranks = setting.workload.global_batch, strategy.mesh.data * strategy.mesh.fsdp
+    ways = divisors_up_to(max(batch // ranks, 1), batch)
+    return (
+        f"microbatches={strategy.microbatches} does not divide the {batch / ranks:g} sequences of a data x fsdp rank "
+        f"(global_batch={batch} over {ranks}); use {ways}"
+    )
+
+
+def _loss_chunk(setting: Setting, table: StrategyTable) -> Mask:
+    local = setting.workload.seq_len // table.context
+    whole = (local % table.loss_chunk_tokens == 0) & (table.loss_chunk_tokens % table.tensor == 0)
+    return ~whole
+
+
+def _say_loss_chunk(setting: Setting, strategy: Strategy) -> str:
+    local, tensor = setting.workload.seq_len // strategy.mesh.context, strategy.mesh.tensor
+    return (
+        f"loss_chunk_tokens={strategy.loss_chunk_tokens} must divide the {local} tokens of a context rank and be a multiple of "
+        f"tensor={tensor}; use one of {divisors_up_to(local, local)}"
+    )
+
+
+BATCH_RULES: tuple[Rule, ...] = (
+    Rule("batch", "mesh", _batch, _say_batch),
+    Rule("microbatches", "knob", _microbatches, _say_microbatches),
+    Rule("loss-chunk", "knob", _loss_chunk, _say_loss_chunk),
+)

@@ -1,0 +1,38 @@
+"""Rule: the shape that every rule has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.setting import Setting
+from cost_models.table import CODES, StrategyTable
+from lcplan.strategy import Strategy
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``broken`` marks the rows that ``name`` rejects, shape [n]; ``explain`` says why one of them is, and the way out."""
+
+    name: str
+    level: Literal["mesh", "knob"]
+    broken: Callable[[Setting, StrategyTable], Mask]
+    explain: Callable[[Setting, Strategy], str]
+
+
+def code(column: str, value: str) -> int:
+    """The integer that stands for ``value`` in a code column."""
+    return CODES[column].index(value)
+
+
+def divisors_up_to(number: int, limit: int) -> str:
+    """The divisors of ``number`` up to ``limit`` as a person reads them: the way out of a divisibility rule."""
+    found = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
+    shown = found if len(found) <= 12 else [*found[:11], found[-1]]
+    return ", ".join(str(d) for d in shown)

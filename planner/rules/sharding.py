@@ -1,0 +1,84 @@
+"""Rules on sharding parameters: which axis sizes divide which dims."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule, divisors_up_to
+
+
+def _heads(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.model.heads % table.tensor != 0
+
+
+def _say_heads(setting: Setting, strategy: Strategy) -> str:
+    model = setting.model
+    ways = divisors_up_to(model.heads, setting.hardware.domain_size)
+    return f"tensor={strategy.mesh.tensor} does not divide heads={model.heads} of {model.name}; use {ways}"
+
+
+def _kv_heads(setting: Setting, table: StrategyTable) -> Mask:
+    heads = setting.model.kv_heads
+    return (heads % table.tensor != 0) & (table.tensor % heads != 0)
+
+
+def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
+    model = setting.model
+    return (
+        f"tensor={strategy.mesh.tensor} neither divides kv_heads={model.kv_heads} of {model.name} nor is a "
+        "multiple of it (where heads "
+        f"are replicated); use {divisors_up_to(model.kv_heads, setting.hardware.domain_size)} or a multiple of {model.kv_heads}"
+    )
+
+
+def _feed_forward(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.model.d_ff % table.tensor != 0
+
+
+def _say_feed_forward(setting: Setting, strategy: Strategy) -> str:
+    model = setting.model
+    ways = divisors_up_to(model.d_ff, setting.hardware.domain_size)
+    return f"tensor={strategy.mesh.tensor} does not divide d_ff={model.d_ff} of {model.name}; use {ways}"
+
+
+def _vocabulary(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.model.vocab % table.tensor != 0
+
+
+def _say_vocabulary(setting: Setting, strategy: Strategy) -> str:
+    model, tensor = setting.model, strategy.mesh.tensor
+    padded = -(-model.vocab // tensor) * tensor
+    return (
+        f"tensor={tensor} does not divide vocab={model.vocab} of {model.name}; use "
+        f"{divisors_up_to(model.vocab, setting.hardware.domain_size)}, "
+        f"or pad the vocabulary to {padded} in a model spec of your own"
+    )
+
+
+def _state(setting: Setting, table: StrategyTable) -> Mask:
+    replicated_kv = table.tensor > setting.model.kv_heads
+    shards = table.fsdp * table.context * np.where(replicated_kv, table.tensor, 1)
+    return setting.model.d_model % shards != 0
+
+
+def _say_state(setting: Setting, strategy: Strategy) -> str:
+    model, mesh = setting.model, strategy.mesh
+    replicated = mesh.tensor > model.kv_heads
+    axes = "fsdp x context x tensor" if replicated else "fsdp x context"
+    shards = mesh.fsdp * mesh.context * (mesh.tensor if replicated else 1)
+    return (
+        f"{axes} = {shards} does not divide d_model={model.d_model} of {model.name}, whose rows they shard; "
+        f"use {divisors_up_to(model.d_model, setting.hardware.devices)}"
+    )
+
+
+SHARDING_RULES: tuple[Rule, ...] = (
+    Rule("heads", "mesh", _heads, _say_heads),
+    Rule("kv-heads", "mesh", _kv_heads, _say_kv_heads),
+    Rule("feed-forward", "mesh", _feed_forward, _say_feed_forward),
+    Rule("vocabulary", "mesh", _vocabulary, _say_vocabulary),
+    Rule("state-shards", "mesh", _state, _say_state),
+)

@@ -1,0 +1,86 @@
+"""One strategy, given by its mesh: fill in what the request leaves open, hold it against the rules, price it."""
+
+from __future__ import annotations
+
+from cost_models.estimate import estimate
+from cost_models.table import StrategyTable
+from lcplan.errors import BadInputError
+from lcplan.strategy import AXES, Mesh, Strategy
+from planner.analyse import setting_of
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+from planner.screen import broken_rules
+from planner.space import Knobs, mesh_options
+
+KNOB_NAMES = (
+    "scheme",
+    "remat",
+    "backend",
+    "microbatches",
+    "loss_chunk_tokens",
+    "gather_dtype",
+    "reduce_dtype",
+    "moments_dtype",
+)
+
+
+def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strategy:
+    """The one strategy that the filters name.
+
+    Axes that are not named are 1. Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
+    elsewhere, remat is ``full``, a device takes one sequence a microbatch, and the loss chunk is the largest of the grid.
+
+    Raises
+    ------
+    BadInputError
+        Several values for one axis or knob, a mesh that does not match ``--devices``, or broken rules (all of them).
+    """
+    mesh = _one_mesh(request)
+    filters = request.filters
+    many = [name for name in KNOB_NAMES if len(getattr(filters, name)) > 1]
+    if many:
+        raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
+    knobs = Knobs.of(filters, backends)
+    options = mesh_options(request, knobs, mesh.sizes)
+    even = request.workload.seq_len % (2 * mesh.context) == 0
+    strategy = Strategy.model_validate(
+        {
+            "mesh": mesh,
+            "scheme": (filters.scheme or ("ring-zigzag" if even else "ring",))[0],
+            "remat": (filters.remat or ("full",))[0],
+            "backend": knobs.backend[0],
+            "microbatches": options.microbatches[-1],
+            "loss_chunk_tokens": options.loss_chunk_tokens[-1],
+            "gather_dtype": knobs.gather_dtype[0],
+            "reduce_dtype": knobs.reduce_dtype[0],
+            "moments_dtype": knobs.moments_dtype[0],
+        }
+    )
+    broken = broken_rules(setting_of(request), strategy)
+    if broken:
+        raise BadInputError(broken)
+    return strategy
+
+
+def _one_mesh(request: SearchRequest) -> Mesh:
+    sizes: dict[str, int] = {}
+    problems: list[str] = []
+    for axis in AXES:
+        allowed = request.filters.mesh.get(axis)
+        if allowed is not None and allowed.fixed is None:
+            problems.append(f"--mesh {axis}: estimate prices one strategy; give one size")
+        sizes[axis] = (allowed.fixed if allowed is not None else None) or 1
+    if problems:
+        raise BadInputError(problems)
+    mesh = Mesh(**sizes)
+    if request.devices is not None and mesh.devices != request.devices:
+        raise BadInputError(
+            f"--mesh {mesh.label} takes {mesh.devices} devices, not --devices {request.devices}; change one of them"
+        )
+    return mesh
+
+
+def price(request: SearchRequest, strategy: Strategy) -> Candidate:
+    """The strategy with the laws' estimate."""
+    table = StrategyTable.from_strategies([strategy])
+    return Candidate(strategy=strategy, estimate=estimate(setting_of(request), table).row(0))

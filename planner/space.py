@@ -1,0 +1,165 @@
+"""The space: every strategy of a request, as columns. Meshes first, rules on meshes, then the knobs of what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.table import CODES, StrategyTable
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import AXES, AXIS_ORDERS, SCHEMES
+from planner.filters import AxisFilter, Filters
+from planner.request import SearchRequest
+
+LOSS_CHUNK_TARGETS = (1024, 4096)
+"""Tokens a loss chunk aims at: small keeps logits small, large keeps the head's matmul efficient."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The values of each knob that a request lets in, besides those that depend on the mesh."""
+
+    scheme: tuple[str, ...]
+    remat: tuple[str, ...]
+    backend: tuple[str, ...]
+    gather_dtype: tuple[str, ...]
+    reduce_dtype: tuple[str, ...]
+    moments_dtype: tuple[str, ...]
+
+    @classmethod
+    def of(cls, filters: Filters, backends: tuple[str, ...]) -> Knobs:
+        """A filter's values where it has any, else all that the grid covers."""
+        return cls(
+            scheme=filters.scheme or SCHEMES,
+            remat=filters.remat or tuple(REMAT_POLICIES),
+            backend=filters.backend or backends,
+            gather_dtype=filters.gather_dtype or ("bf16",),
+            reduce_dtype=filters.reduce_dtype or ("fp32",),
+            moments_dtype=filters.moments_dtype or ("fp32",),
+        )
+
+
+def mesh_sizes(request: SearchRequest) -> Ints:
+    """Every mesh of the request, shape [meshes, 5] in the order of ``AXES``.
+
+    All ordered factorisations of every device count that is let in. A dense model has no expert axis.
+    """
+    counts = [request.devices] if request.devices is not None else list(range(1, request.hardware.devices + 1))
+    rows = np.array([mesh for count in counts for mesh in _factorisations(count, 4)], dtype=np.int64).reshape(-1, 4)
+    meshes = np.concatenate([rows, np.ones((len(rows), 1), np.int64)], axis=1)
+    keep = np.ones(len(meshes), dtype=bool)
+    for axis, allowed in request.filters.mesh.items():
+        keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)  # type: ignore[arg-type]
+    return meshes[keep]
+
+
+def _in_filter(column: Ints, allowed: AxisFilter) -> NDArray[np.bool_]:
+    inside = np.zeros(len(column), dtype=bool)
+    for low, high in allowed.intervals:
+        inside |= (column >= low) & (column <= high)
+    return inside
+
+
+@lru_cache(maxsize=4096)
+def _factorisations(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    if parts == 1:
+        return ((count,),)
+    return tuple((first, *rest) for first in divisors(count) for rest in _factorisations(count // first, parts - 1))
+
+
+@lru_cache(maxsize=65536)
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*low, *(number // d for d in low)}))
+
+
+@dataclass(frozen=True)
+class MeshOptions:
+    """The knob values of one mesh; their product is the mesh's share of the space."""
+
+    scheme: tuple[str, ...]
+    backend: tuple[str, ...]
+    microbatches: tuple[int, ...]
+    loss_chunk_tokens: tuple[int, ...]
+    axis_order: tuple[int, ...]
+
+    def points(self, knobs: Knobs) -> int:
+        """How many strategies this mesh stands for."""
+        own = len(self.scheme) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
+        shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
+        return own * shared
+
+
+def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> MeshOptions:
+    """Which knob values make different programs on one mesh.
+
+    Without a context axis every scheme is the same program, so one stands for all; placements differ only where the job
+    spans several domains and both middle axes are there.
+    """
+    data, fsdp, context, _, _ = mesh
+    share, rest = divmod(request.workload.global_batch, data * fsdp)
+    per_rank = share if rest == 0 else 1
+    return MeshOptions(
+        scheme=knobs.scheme if context > 1 else knobs.scheme[:1],
+        backend=knobs.backend,
+        microbatches=request.filters.microbatches or divisors(per_rank),
+        loss_chunk_tokens=request.filters.loss_chunk_tokens or _loss_chunks(request.workload.seq_len, context),
+        axis_order=_axis_orders(request, mesh),
+    )
+
+
+def _axis_orders(request: SearchRequest, mesh: tuple[int, ...]) -> tuple[int, ...]:
+    spans_domains = int(np.prod(mesh)) > request.hardware.domain_size
+    both = mesh[AXES.index("fsdp")] > 1 and mesh[AXES.index("context")] > 1
+    return tuple(range(len(AXIS_ORDERS))) if spans_domains and both else (0,)
+
+
+@lru_cache(maxsize=4096)
+def _loss_chunks(seq_len: int, context: int) -> tuple[int, ...]:
+    local = max(1, seq_len // context)
+    return tuple(sorted({max(d for d in divisors(local) if d <= target) for target in LOSS_CHUNK_TARGETS}))
+
+
+def expand(request: SearchRequest, knobs: Knobs, meshes: Ints) -> StrategyTable:
+    """Every strategy of the given meshes, shape [points] a column."""
+    blocks: dict[str, list[Ints]] = {}
+    for mesh in meshes:
+        for name, column in _block(request, knobs, tuple(int(size) for size in mesh)).items():
+            blocks.setdefault(name, []).append(column)
+    if not blocks:
+        return StrategyTable.from_strategies([])
+    columns = {name: np.concatenate(parts) for name, parts in blocks.items()}
+    return StrategyTable(**{name: column.astype(np.int8 if name in CODES else np.int64) for name, column in columns.items()})
+
+
+def _block(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> dict[str, Ints]:
+    options = mesh_options(request, knobs, mesh)
+    grid = {
+        "scheme": _codes("scheme", options.scheme),
+        "remat": _codes("remat", knobs.remat),
+        "backend": _codes("backend", options.backend),
+        "gather_dtype": _codes("gather_dtype", knobs.gather_dtype),
+        "reduce_dtype": _codes("reduce_dtype", knobs.reduce_dtype),
+        "moments_dtype": _codes("moments_dtype", knobs.moments_dtype),
+        "microbatches": np.array(options.microbatches, dtype=np.int64),
+        "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
+        "axis_order": np.array(options.axis_order, dtype=np.int64),
+    }
+    columns = [axis.ravel() for axis in np.meshgrid(*grid.values(), indexing="ij")]
+    block = dict(zip(grid, columns, strict=True))
+    points = len(columns[0])
+    return block | {axis: np.full(points, size, np.int64) for axis, size in zip(AXES, mesh, strict=True)}
+
+
+def _codes(column: str, values: tuple[str, ...]) -> Ints:
+    return np.array([CODES[column].index(value) for value in values], dtype=np.int64)
