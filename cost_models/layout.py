@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cost_models.setting import Setting
 from cost_models.table import DTYPES, REMATS, SCHEME_CODES, StrategyTable
 from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES
+from lcplan.strategy import Scheme
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -147,17 +148,24 @@ class Layout:
         """Bytes of an activation element: 2 in bf16, 4 in fp32."""
         return 2.0 if self.setting.workload.precision == "bf16" else 4.0
 
-    def is_scheme(self, *names: str) -> Bools:
-        """Rows with more than one context rank whose scheme is one of ``names``."""
-        codes = [SCHEME_CODES.index(name) for name in names]  # type: ignore[arg-type]
-        chosen: Bools = np.isin(self.table.scheme, codes) & (self.table.context > 1)
-        return chosen
+    @cached_property
+    def _schemes(self) -> dict[Scheme, Bools]:
+        spread = self.table.context > 1
+        return {name: (self.table.scheme == code) & spread for code, name in enumerate(SCHEME_CODES)}
+
+    def is_scheme(self, name: Scheme) -> Bools:
+        """Rows with more than one context rank whose scheme is ``name``."""
+        return self._schemes[name]
 
     @cached_property
     def rings(self) -> Bools:
         """Rows whose keys and values travel round a ring."""
-        return self.is_scheme("ring", "ring-zigzag")
+        return self.is_scheme("ring") | self.is_scheme("ring-zigzag")
+
+    @cached_property
+    def _saves(self) -> dict[str, Bools]:
+        return {tensor: np.take(kept, self.table.remat) for tensor, kept in _SAVED.items()}
 
     def saves(self, tensor: str) -> Bools:
         """Rows whose remat policy keeps the named tensor of a layer (lcplan.remat) for the backward pass."""
-        return _SAVED[tensor][self.table.remat]
+        return self._saves[tensor]

@@ -143,6 +143,6 @@ class StepMemory:
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         for name in MEMORY_PARTS[3:]:
             columns = [held[phase].get(name, np.zeros(len(self.layout.table))) for phase in PHASES]
-            parts[name] = np.choose(binding, columns)
+            parts[name] = np.select([binding == code for code in range(len(PHASES))], columns)
         total = sum(parts.values(), start=np.zeros(len(self.layout.table)))
         return parts, total, binding.astype(np.int8)

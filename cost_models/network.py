@@ -60,8 +60,9 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     members = np.ones(len(table))
     for axis in axes:
         members = members * getattr(table, axis)
-    strides = [_stride(layout, axes, order) for order in ORDERS]
-    stride = np.choose(table.axis_order, strides)
+    stride = _stride(layout, axes, ORDERS[0])
+    for code, order in enumerate(ORDERS[1:], start=1):
+        stride = np.where(table.axis_order == code, _stride(layout, axes, order), stride)
     domain = float(layout.setting.hardware.domain_size)
     inner = np.minimum(np.maximum(np.floor(domain / stride), 1.0), members)
     return Span(members, stride, inner)

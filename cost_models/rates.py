@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from lcplan.hardware import HardwareSpec
+from lcplan.hardware import Figure, HardwareSpec
 
 SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
@@ -139,22 +139,27 @@ def _gemm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
         return Rate(entry["sustained_flop_per_s"], True, entry["source"])
     if "best_flop_per_s" in entry:
         return Rate(entry["best_flop_per_s"] * SUSTAINED_OF_BEST, True, f"{entry['source']} x {SUSTAINED_OF_BEST:.2f}")
-    return Rate(hardware.device.peak_flop_per_s.value * GEMM_OF_PEAK, False, f"{GEMM_OF_PEAK:.2f} of the datasheet peak")
+    return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK, "peak")
 
 
 def _attention(hardware: HardwareSpec, entry: dict[str, Any], which: str) -> Rate:
     key = f"{which}_flop_per_s"
     if key in entry:
         return Rate(entry[key], True, entry["source"])
-    share = ATTENTION_OF_PEAK[which]
-    return Rate(hardware.device.peak_flop_per_s.value * share, False, f"{share:.2f} of the datasheet peak")
+    return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], "peak")
 
 
 def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
     if "copy_bytes_per_s" in entry:
         return Rate(entry["copy_bytes_per_s"], True, entry["source"])
-    nominal = hardware.device.hbm_bytes_per_s.value
-    return Rate(nominal * HBM_OF_PEAK, False, f"{HBM_OF_PEAK:.2f} of the datasheet bandwidth")
+    return _share(hardware.device.hbm_bytes_per_s, HBM_OF_PEAK, "bandwidth")
+
+
+def _share(figure: Figure, share: float, what: str) -> Rate:
+    """A spec's figure as it stands where it was measured, else ``share`` of the datasheet's."""
+    if figure.kind == "measured":
+        return Rate(figure.value, True, figure.source)
+    return Rate(figure.value * share, False, f"{share:.2f} of the datasheet's {what}")
 
 
 def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> CollectiveRate:
@@ -166,6 +171,5 @@ def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> Colle
     if op == "collective-permute" and hardware.kind == "gpu":
         rate = link.oneway_bytes_per_s.value * PERMUTE_OF_LINK
         return CollectiveRate(PERMUTE_LATENCY_S, 0.0, rate, False, "GB200's permutes, scaled by the link (XLA's perf table)")
-    share = LINK_OF_PEAK if hardware.kind == "gpu" else 1.0
-    source = f"{share:.2f} of the domain link, latency of the link"
-    return CollectiveRate(link.latency_s.value, link.latency_s.value, link.oneway_bytes_per_s.value * share, False, source)
+    rate = _share(link.oneway_bytes_per_s, LINK_OF_PEAK if hardware.kind == "gpu" else 1.0, "link bandwidth")
+    return CollectiveRate(link.latency_s.value, link.latency_s.value, rate.value, rate.measured, rate.source)

@@ -57,8 +57,9 @@ class StepTime:
 
     @cached_property
     def _share(self) -> Floats | float:
-        """Slow-down of one device: on a host, all devices share its cores and memory."""
-        return self.layout.devices if self.layout.setting.hardware.kind == "cpu" else 1.0
+        """Slow-down of one device: a host's devices share its cores, and its spec gives each an equal part of them."""
+        hardware = self.layout.setting.hardware
+        return self.layout.devices / hardware.domain_size if hardware.kind == "cpu" else 1.0
 
     def _gemm(self, parameters: Floats | float, products: float) -> Floats:
         """``products`` products of one microbatch's tokens with matrices of ``parameters`` elements (whole width)."""
