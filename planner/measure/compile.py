@@ -1,0 +1,150 @@
+"""Compile and time jobs: from the study where it has them, else in the pool, stored when finished."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from lcplan.errors import StageFailedError
+from lcplan.measurement import Compiled, Timed
+from planner.measure.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
+from planner.measure.noise import warnings_in
+from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
+from planner.measure.process import PERMANENT, Launch
+from planner.measure.target import Target, target_for
+from planner.measure.toolchain import Toolchain
+
+Result = TypeVar("Result", Compiled, Timed)
+
+
+class ResultStore(Protocol):
+    """Where finished results are kept by key; a study is one."""
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The stored result."""
+
+    def put(self, key: str, *, rung: str, strategy: dict[str, Any], result: dict[str, Any]) -> None:
+        """Store a finished result at once and whole."""
+
+
+def compile_jobs(
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+) -> Iterator[tuple[CompileJob, Compiled]]:
+    """Compile each job's step for its hardware; stored results first, then the rest as they finish.
+
+    A failed compile is a ``Compiled`` with its ``error``. ``fits`` is left open: the budget is no part of a job. Closing the
+    iterator ends the workers; what was yielded is stored.
+
+    Raises
+    ------
+    StageFailedError
+        The toolchain cannot compile at all, not even for host devices.
+    BadInputError
+        The hardware cannot be a target (no GPU facts, no such block of the torus).
+    """
+    if toolchain.targets.get("cpu") is not True:
+        raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {toolchain.targets.get('cpu')}")
+    work = [_Work(job, toolchain, "compile", target_for(job.strategy, job.hardware, toolchain)) for job in jobs]
+    yield from _run(work, Compiled, limits=pool, store=store)
+
+
+class _Work:
+    """A job with its target, key and task."""
+
+    def __init__(self, job: CompileJob, toolchain: Toolchain, purpose: Purpose, target: Target) -> None:
+        self.job, self.toolchain, self.target = job, toolchain, target
+        kernel = kernel_for(job, target, toolchain)
+        self.resolved: WorkerJob = resolve(job, target, purpose=purpose, kernel=kernel)
+        self.key = job_key(job, self.resolved, toolchain)
+
+    @property
+    def task(self) -> Task:
+        environment = tuple(sorted(self.target.environment.items()))
+        launch = Launch(worker_command(self.toolchain.python, self.job.program), environment)
+        return Task(launch, {"id": self.key, "job": self.resolved.model_dump(mode="json")})
+
+
+def worker_command(python: str, program: Program) -> tuple[str, ...]:
+    """How a worker starts under ``python``."""
+    boot = str(Path(__file__).with_name("boot.py"))
+    return (python, boot, str(os.getpid()), *(f"{name}={folder}" for name, folder in program.folders.items()))
+
+
+def kernel_for(job: CompileJob, target: Target, toolchain: Toolchain) -> str:
+    """The attention kernel of a chunk: cuDNN's where target, toolchain and shapes allow it, else blockwise JAX.
+
+    cuDNN's fused attention takes half precision and head dims that are multiples of 8, up to 128 (cuDNN frontend, scaled dot
+    product attention, support matrix for training).
+    """
+    fits = job.workload.precision == "bf16" and job.model.head_dim % 8 == 0 and job.model.head_dim <= 128
+    return "cudnn" if target.platform == "cuda" and "cudnn" in toolchain.kernels and fits else "blockwise"
+
+
+def _run(
+    work: Sequence[_Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None
+) -> Iterator[tuple[CompileJob, Result]]:
+    waiting: dict[str, list[_Work]] = {}
+    for one in work:
+        kept = _kept(store, one, kind)
+        if kept is not None:
+            yield one.job, kept
+        else:
+            waiting.setdefault(one.key, []).append(one)
+    for outcome in run_tasks([same[0].task for same in waiting.values()], limits):
+        same = waiting[outcome.task.request["id"]]
+        result = _compiled(same[0], outcome) if kind is Compiled else _timed(same[0], outcome)
+        if store is not None and (outcome.failure is None or outcome.failure.kind in PERMANENT):
+            store.put(
+                same[0].key,
+                rung=result.rung,
+                strategy=same[0].job.strategy.model_dump(mode="json"),
+                result=result.model_dump(mode="json"),
+            )
+        for one in same:
+            yield one.job, result  # type: ignore[misc]
+
+
+def _kept(store: ResultStore | None, one: _Work, kind: type[Result]) -> Result | None:
+    """The stored result; a row that this version cannot read counts as absent."""
+    data = store.get(one.key) if store is not None else None
+    if data is None:
+        return None
+    try:
+        return kind.model_validate(data)
+    except ValueError:
+        return None
+
+
+def _compiled(one: _Work, outcome: Outcome) -> Compiled:
+    facts = dict(outcome.result or {})
+    seconds = facts.pop("compile_s", outcome.seconds)
+    warnings = (*facts.pop("warnings", ()), *warnings_in(outcome.stderr))
+    return Compiled(
+        rung=one.target.rung,
+        target=one.target.name,
+        jax=one.toolchain.jax or "",
+        finished_at=_now(),
+        compile_s=round(seconds, 3),
+        warnings=warnings,
+        error=outcome.failure.words if outcome.failure else None,
+        **facts,
+    )
+
+
+def _timed(one: _Work, outcome: Outcome) -> Timed:
+    facts = dict(outcome.result or {})
+    return Timed(
+        rung="timed:full",
+        device=facts.pop("device", one.target.name),
+        jax=one.toolchain.jax or "",
+        finished_at=_now(),
+        error=outcome.failure.words if outcome.failure else facts.pop("error", None),
+        **{key: value for key, value in facts.items() if key != "error"},
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

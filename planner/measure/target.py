@@ -1,0 +1,192 @@
+"""The target of a compile: which compiler, which absent devices, which options. Plain values; needs no jax."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import gcd, prod
+from typing import Literal
+
+from lcplan.errors import BadInputError
+from lcplan.frozen import Frozen
+from lcplan.hardware import HardwareSpec
+from lcplan.measurement import Rung
+from lcplan.strategy import Strategy
+from planner.measure.backends import compiler_options, version_of
+from planner.measure.toolchain import Toolchain
+
+MAX_THREADS_PER_BLOCK = 1024
+"""CUDA C++ Programming Guide, table of compute capabilities: the same for every capability from 2.0 on, as are the grid limits."""
+THREADS_PER_WARP = 32
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+DEFAULT_CUDNN: tuple[int, int, int] = (9, 8, 0)
+"""Stands in the target where the toolchain has no cuDNN; then no kernel of it is compiled."""
+CUDA_RUNTIME = {"cuda12": (12, 9, 0), "cuda13": (13, 0, 0)}
+
+
+class Target(Frozen):
+    """Everything that a worker needs to know of the machine that it compiles for."""
+
+    name: str
+    rung: Literal["compiled:host", "compiled:target"]
+    platform: Literal["cuda", "tpu", "cpu"]
+    devices: int
+    topology: str | None = None
+    target_config: str | None = None
+    topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
+    compiler_options: dict[str, str | bool] = {}
+
+    @property
+    def kind(self) -> Literal["gpu", "tpu", "cpu"]:
+        """The hardware's kind that the program is compiled for."""
+        return "gpu" if self.platform == "cuda" else self.platform
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of the worker process."""
+        variables = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_LOG_DIR": "disabled"}
+        if self.platform == "cpu":
+            variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={self.devices}"
+        return variables
+
+
+def rung_of(hardware: HardwareSpec, toolchain: Toolchain) -> Rung:
+    """The rung that a compile for this hardware reaches under this toolchain."""
+    return "compiled:target" if toolchain.targets.get(hardware.kind) is True else "compiled:host"
+
+
+def target_for(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
+    """The target of one strategy: as many of the hardware's devices as its mesh takes.
+
+    Where the toolchain has no compiler for the hardware, host devices stand in (rung ``compiled:host``). For a CPU the host
+    compiler is the target's own.
+
+    Raises
+    ------
+    BadInputError
+        A GPU without its facts, a TPU without its topology.
+    """
+    if hardware.kind == "cpu" or rung_of(hardware, toolchain) == "compiled:host":
+        rung: Literal["compiled:host", "compiled:target"] = "compiled:target" if hardware.kind == "cpu" else "compiled:host"
+        return Target(name=f"cpu x{strategy.devices}", rung=rung, platform="cpu", devices=strategy.devices)
+    if hardware.kind == "gpu":
+        return _gpu_target(strategy, hardware, toolchain)
+    return _tpu_target(strategy, hardware)
+
+
+def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
+    """``PARTITIONSxHOSTSxGPUS``: one NVLink domain is a partition; as few partitions, then hosts, as split evenly.
+
+    >>> from lcplan.hardware import HardwareSpec
+    >>> rack = HardwareSpec.model_construct(domain_size=72, node_size=4, domains=2)
+    >>> [gpu_topology(n, rack) for n in (2, 32, 72, 144)]
+    ['1x1x2', '1x8x4', '1x18x4', '2x18x4']
+    """
+    partitions = next(p for p in range(-(-devices // hardware.domain_size), devices + 1) if devices % p == 0)
+    inside = devices // partitions
+    gpus = gcd(inside, hardware.node_size)
+    return f"{partitions}x{inside // gpus}x{gpus}"
+
+
+def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime: tuple[int, ...]) -> str:
+    """A GpuTargetConfigProto in text form.
+
+    Only fields that every jax from 0.9.2 to 0.12 parses: XLA's own description files carry more and are refused by older ones.
+
+    Raises
+    ------
+    BadInputError
+        The spec has no ``device.gpu``.
+    """
+    gpu = hardware.device.gpu
+    if gpu is None:
+        raise BadInputError(f"hardware {hardware.name}: no device.gpu facts, so nothing can be compiled for it; add them to the spec")
+    info = {
+        "threads_per_block_limit": MAX_THREADS_PER_BLOCK,
+        "threads_per_warp": THREADS_PER_WARP,
+        "shared_memory_per_block": gpu.shared_memory_per_block_bytes,
+        "shared_memory_per_core": gpu.shared_memory_per_core_bytes,
+        "threads_per_core_limit": gpu.threads_per_core_limit,
+        "core_count": gpu.core_count,
+        "fpus_per_core": gpu.fpus_per_core,
+        "block_dim_limit_x": GRID_LIMITS[0],
+        "block_dim_limit_y": GRID_LIMITS[1],
+        "block_dim_limit_z": GRID_LIMITS[2],
+        "memory_bandwidth": int(hardware.device.hbm_bytes_per_s.value),
+        "l2_cache_size": gpu.l2_cache_bytes,
+        "clock_rate_ghz": gpu.clock_rate_ghz,
+        "device_memory_size": int(hardware.device.hbm_bytes.value),
+        "shared_memory_per_block_optin": gpu.shared_memory_per_block_optin_bytes,
+        "registers_per_core_limit": gpu.registers_per_core_limit,
+        "registers_per_block_limit": gpu.registers_per_block_limit,
+    }
+    lines = [f"  {key}: {value}" for key, value in info.items()]
+    lines.append("  cuda_compute_capability { major: %d minor: %d }" % gpu.compute_capability)
+    description = gpu.description.replace("\\", "\\\\").replace('"', '\\"')
+    return "\n".join(
+        [
+            "gpu_device_info {",
+            *lines,
+            "}",
+            'platform_name: "CUDA"',
+            "dnn_version_info { major: %d minor: %d patch: %d }" % _three(cudnn),
+            "runtime_version { major: %d minor: %d patch: %d }" % _three(runtime),
+            f'device_description_str: "{description}"',
+        ]
+    )
+
+
+def _three(version: tuple[int, ...]) -> tuple[int, int, int]:
+    major, minor, patch = (*version, 0, 0, 0)[:3]
+    return major, minor, patch
+
+
+def _gpu_target(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
+    topology = gpu_topology(strategy.devices, hardware)
+    cudnn = version_of(toolchain.versions["cudnn"]) if "cudnn" in toolchain.versions else DEFAULT_CUDNN
+    return Target(
+        name=f"{hardware.device.name} {topology}",
+        rung="compiled:target",
+        platform="cuda",
+        devices=strategy.devices,
+        topology=topology,
+        target_config=gpu_target_config(hardware, cudnn=cudnn, runtime=CUDA_RUNTIME[toolchain.cuda or "cuda12"]),
+        compiler_options=compiler_options(strategy, hardware, toolchain.jax or "0"),
+    )
+
+
+def sub_torus(chips: int, torus: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The most cubic block of ``chips`` chips inside a torus: the shape that a job of that size would get.
+
+    >>> sub_torus(8, (4, 4, 2))
+    (2, 2, 2)
+    >>> sub_torus(7, (4, 4, 2)) is None
+    True
+    """
+    sizes = [[n for n in range(1, side + 1) if chips % n == 0] for side in torus]
+    blocks = [block for block in product(*sizes) if prod(block) == chips]
+    return min(blocks, key=lambda block: (max(block), tuple(-side for side in block)), default=None)
+
+
+def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
+    if hardware.topology_name is None or hardware.torus is None:
+        raise BadInputError(f"hardware {hardware.name}: no topology_name or torus, so nothing can be compiled for it; add them to the spec")
+    generation = hardware.topology_name.split(":")[0]
+    slices = -(-strategy.devices // hardware.domain_size)
+    chips, rest = divmod(strategy.devices, slices * hardware.devices_per_chip)
+    block = None if rest else sub_torus(chips, hardware.torus)
+    if block is None:
+        raise BadInputError(
+            f"{strategy.devices} devices are no block of the {'x'.join(map(str, hardware.torus))} torus of {hardware.name}"
+            f" ({hardware.devices_per_chip} devices a chip); use a device count whose factors fit its sides"
+        )
+    options = dict(hardware.topology_options)
+    if block != hardware.torus or "chips_per_host_bounds" in options:
+        sides = (*block, 1)[:3]
+        options["chips_per_host_bounds"] = tuple(min(2 if side % 2 == 0 else 1, cap) for side, cap in zip(sides, (2, 2, 1), strict=True))
+    if slices > 1:
+        options["num_slices"] = slices
+    name = f"{generation}:{'x'.join(map(str, block))}"
+    shown = f"tpu {name}" + (f" x{slices}" if slices > 1 else "")
+    return Target(
+        name=shown, rung="compiled:target", platform="tpu", devices=strategy.devices, topology=name, topology_options=options
+    )

@@ -1,0 +1,95 @@
+"""The worker: takes jobs as JSON lines on stdin, answers one JSON line each on its private stdout.
+
+Imports jax, and the program, on the first job. What only a dead process can tell (an abort, a kill) the pool reads from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from planner.measure.hlo import read_executable
+from planner.measure.hlo_groups import MeshView
+from planner.measure.job import WorkerJob
+
+MAX_ERROR = 600
+"""Characters of an error that are kept."""
+
+
+def serve(requests: Iterable[str], results: int) -> None:
+    """Answer each line of ``requests`` on the file descriptor ``results``."""
+    for line in requests:
+        if line.strip():
+            answer = json.dumps(_answer(line)) + "\n"
+            _write(results, answer.encode())
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _answer(line: str) -> dict[str, Any]:
+    request = json.loads(line)
+    try:
+        job = WorkerJob.model_validate(request["job"])
+        return {"id": request["id"], "result": _run(job)}
+    except Exception as error:  # noqa: BLE001 (a failed job is data)
+        return {"id": request["id"], "error": words_of(error)}
+    finally:
+        import jax
+
+        jax.clear_caches()
+
+
+def words_of(error: BaseException) -> str:
+    """An exception as one short text: its type where that says something, its first lines."""
+    text = " ".join(str(error).split("\n\n")[0].split()) or type(error).__name__
+    kind = type(error).__name__
+    shown = text if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}"
+    return shown if len(shown) <= MAX_ERROR else shown[: MAX_ERROR - 3] + "..."
+
+
+def _run(job: WorkerJob) -> dict[str, Any]:
+    step = _step(job)
+    if job.purpose == "compile":
+        return _compile(job, step)
+    return import_module("planner.measure.time_full").time_step(step)  # type: ignore[no-any-return]
+
+
+def _step(job: WorkerJob) -> Any:
+    from planner.measure.device_mesh import build_mesh
+
+    program = import_module(job.program)
+    spec = program.StepSpec(model=job.model, workload=job.workload, strategy=job.strategy, kernel=job.kernel)
+    return program.build_step(spec, build_mesh(job.target, job.strategy))
+
+
+def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
+    """Lower, compile, and read memory and text of the executable."""
+    start = time.perf_counter()
+    lowered = step.jitted.lower(*step.abstract_arguments())
+    compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) or None)
+    seconds = time.perf_counter() - start
+    mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
+    facts = read_executable(compiled.as_text(), mesh=mesh, kind=job.target.kind)
+    return {"compile_s": seconds, **_memory(compiled), **facts.model_dump(mode="json")}
+
+
+def _memory(compiled: Any) -> dict[str, int]:
+    """``memory_analysis()`` of one device [bytes]."""
+    stats = compiled.memory_analysis()
+    argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
+    temp, alias = int(stats.temp_size_in_bytes), int(stats.alias_size_in_bytes)
+    return {
+        "argument_bytes": argument,
+        "output_bytes": output,
+        "temp_bytes": temp,
+        "alias_bytes": alias,
+        "host_temp_bytes": int(stats.host_temp_size_in_bytes),
+        "total_bytes": argument + output + temp - alias,
+    }
