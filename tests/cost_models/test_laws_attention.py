@@ -1,0 +1,61 @@
+"""Attention by scheme: areas by hand, balance, what a ring hides."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.attention import causal_imbalance, exposed_hop_seconds, ring_steps
+from cost_models.layout import Layout
+from cost_models.rates import rates_of
+from cost_models.table import StrategyTable
+from lcplan.strategy import Mesh, Strategy
+
+
+def total(setting, scheme, context, *, flat=True, backward=False):
+    """Seconds of one pass over one layer; ``flat`` takes the kernels' rate as reached at once."""
+    rates = rates_of(setting.hardware)
+    if flat:
+        rates = type(rates)(**{**rates.__dict__, "forward_half_tokens": 0.0, "backward_half_tokens": 0.0})
+    layout = Layout(setting, StrategyTable.from_strategies([Strategy(mesh=Mesh(context=context), scheme=scheme)]))
+    return float(ring_steps(layout, rates, backward=backward).total_s[0])
+
+
+def test_imbalance_by_hand_and_at_its_limits():
+    # c = 1: nothing to share; c = 4: (1/2 + 3) / (4 / 2); c to infinity: the last rank does all of its row, twice the mean
+    assert causal_imbalance(np.array([1.0, 4.0])).tolist() == [1.0, 1.75]
+    assert causal_imbalance(np.array(1e9)) == pytest.approx(2.0)
+
+
+def test_a_balanced_ring_takes_one_cth_of_one_device(llama):
+    alone = total(llama, "ring", 1)
+    for scheme in ("ring-zigzag", "ulysses"):
+        assert total(llama, scheme, 16) == pytest.approx(alone / 16)
+
+
+@pytest.mark.parametrize("scheme", ["ring", "all-gather"])
+def test_contiguous_chunks_wait_for_the_last_rank(llama, scheme):
+    alone = total(llama, scheme, 1)
+    assert total(llama, scheme, 16) == pytest.approx(alone / 16 * 31 / 16)
+
+
+def test_striped_attention_published_gain_on_8_devices(llama):
+    # arXiv:2311.09431: in the limit of attention alone, balanced over contiguous on 8 devices: 15 / 8 = 1.875
+    assert total(llama, "ring", 8) / total(llama, "ring-zigzag", 8) == pytest.approx(1.875)
+
+
+def test_backward_takes_five_products_for_two(llama):
+    rates = rates_of(llama.hardware)
+    ratio = rates.attention_forward.value / rates.attention_backward.value
+    assert total(llama, "ring", 4, backward=True) == pytest.approx(2.5 * ratio * total(llama, "ring", 4))
+
+
+@given(st.sampled_from([1, 2, 4, 8, 16, 32, 64]), st.sampled_from(["ring", "ring-zigzag"]))
+def test_short_chunks_never_run_faster_than_the_flat_rate(llama, context, scheme):
+    assert total(llama, scheme, context, flat=False) >= total(llama, scheme, context)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_a_hop_costs_what_the_kernel_does_not_hide(step, hop):
+    exposed = exposed_hop_seconds(np.array(step), np.array(hop))
+    assert step + exposed == pytest.approx(max(step, hop))

@@ -1,0 +1,93 @@
+"""The list of collectives, worked by hand for small meshes."""
+
+import pytest
+
+from cost_models.collectives import assigned_backend, collective_terms, collectives
+from cost_models.table import StrategyTable
+from lcplan.strategy import Mesh, Strategy
+
+
+def found(setting, strategy):
+    return {(use.purpose, use.op): (use.axis, use.bytes, use.calls) for use in collectives(setting, strategy)}
+
+
+def test_one_device_communicates_nothing(toy):
+    assert collectives(toy, Strategy(mesh=Mesh())) == ()
+
+
+def test_fsdp_alone_moves_weights_and_gradients_only(toy):
+    # 4 sequences over fsdp 2, two microbatches of one; bf16 gathers of 576 a layer and 32 x 8 a table, fp32 gradients;
+    # vectors: 2 x 16 + 8 = 40 in fp32
+    uses = found(toy, Strategy(mesh=Mesh(fsdp=2), microbatches=2))
+    assert uses == {
+        ("weights", "all-gather"): ("fsdp", 2 * 576, 2 * 2 * 2),
+        ("weights", "reduce-scatter"): ("fsdp", 4 * 576, 2 * 2),
+        ("tables", "all-gather"): ("fsdp", 2 * 256, 2 * 2),
+        ("tables", "reduce-scatter"): ("fsdp", 4 * 256, 2 * 2),
+        ("vectors", "all-reduce"): ("fsdp", 4 * 40, 1),
+        ("scalars", "all-reduce"): ("fsdp", 4, 2),
+    }
+
+
+def test_a_ring_sends_keys_and_values_and_returns_their_gradients(toy):
+    # context 4, one microbatch of 4 sequences: tl = 4 x 16 = 64 tokens, K H = 4: key and value 2 x 64 x 4 = 512 elements;
+    # 3 hops forward, 3 again, 3 backward on 2 layers; gradients make the full round of 4
+    uses = found(toy, Strategy(mesh=Mesh(context=4), scheme="ring"))
+    assert uses["kv-ring", "collective-permute"] == ("context", 2 * 512, 3 * 3 * 2)
+    assert uses["kv-gradients", "collective-permute"] == ("context", 4 * 512, 4 * 2)
+    assert uses["weights", "all-gather"][0] == "context"
+
+
+def test_what_is_saved_is_not_sent_again(toy):
+    full = found(toy, Strategy(mesh=Mesh(context=4), scheme="ring"))
+    saved = found(toy, Strategy(mesh=Mesh(context=4), scheme="ring", remat="save-attention"))
+    assert saved["kv-ring", "collective-permute"][2] == full["kv-ring", "collective-permute"][2] * 2 // 3
+
+
+def test_more_tensor_ranks_than_kv_heads_gather_their_weights_over_tensor_too(toy):
+    # K = 2 < tensor 4: keys' and values' 8 x 2 x 4 = 64 elements whole; the rest (576 - 64) / 4 = 128
+    uses = found(toy, Strategy(mesh=Mesh(fsdp=2, tensor=4)))
+    assert uses["key-value-weights", "all-gather"] == ("fsdp+tensor", 2 * 64, 2 * 2)
+    assert uses["weights", "all-gather"] == ("fsdp", 2 * 128, 2 * 2)
+
+
+def test_ulysses_and_all_gather_have_no_permutes(toy):
+    for scheme in ("ulysses", "all-gather"):
+        ops = {use.op for use in collectives(toy, Strategy(mesh=Mesh(context=2), scheme=scheme))}
+        assert "collective-permute" not in ops
+    ulysses = found(toy, Strategy(mesh=Mesh(context=2), scheme="ulysses"))
+    # 4 x 32 tokens x 8 query features, twice (query in, output back), three passes, two layers
+    assert ulysses["ulysses-query", "all-to-all"] == ("context", 2 * 128 * 8, 2 * 3 * 2)
+
+
+def test_a_scheme_without_context_ranks_changes_nothing(toy):
+    lists = {collectives(toy, Strategy(mesh=Mesh(fsdp=2), scheme=scheme)) for scheme in ("ring", "ring-zigzag", "ulysses")}
+    assert len(lists) == 1
+
+
+@pytest.mark.parametrize(
+    ("requested", "op", "size", "given"),
+    [
+        ("nvshmem", "collective-permute", 2**30, "nvshmem"),
+        ("nvshmem", "all-reduce", 2**24 - 1, "nvshmem"),
+        ("nvshmem", "all-reduce", 2**24, "nccl"),  # the limit itself stays with NCCL
+        ("nvshmem", "all-gather", 8, "nccl"),
+        ("symmetric", "all-reduce", 8, "nccl"),
+        ("symmetric", "collective-permute", 8, "symmetric"),
+        ("ici", "all-gather", 8, "ici"),
+    ],
+)
+def test_backend_that_xla_assigns(requested, op, size, given):
+    assert assigned_backend(requested, op=op, size_bytes=size) == given
+
+
+def test_columns_equal_one_row_at_a_time(llama):
+    strategies = [
+        Strategy(mesh=Mesh(context=16, tensor=2), microbatches=16),
+        Strategy(mesh=Mesh(fsdp=8, context=8), scheme="ring", remat="minimal"),
+        Strategy(mesh=Mesh(data=2, tensor=16), microbatches=8),
+    ]
+    together = collective_terms(llama, StrategyTable.from_strategies(strategies))
+    for i, strategy in enumerate(strategies):
+        alone = collective_terms(llama, StrategyTable.from_strategies([strategy]))
+        assert [(t.bytes[i], t.calls[i]) for t in together] == [(t.bytes[0], t.calls[0]) for t in alone]

@@ -1,0 +1,64 @@
+"""Kernel laws: by hand, at their limits, and against published kernels."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.kernels import attention_flop, attention_seconds, gemm_seconds, memory_seconds
+from cost_models.rates import rates_of
+from lcplan.catalog import hardware
+
+positive = st.floats(1.0, 1e15)
+
+
+def test_a_product_is_bound_by_the_slower_of_units_and_memory():
+    # 2 x 4096^3 = 137.4 GFLOP at 1 PFLOP/s: 137 us; 3 x 4096^2 x 2 = 100.7 MB at 1 TB/s: 101 us
+    flop, traffic = np.array(2.0 * 4096**3), np.array(6.0 * 4096**2)
+    assert gemm_seconds(flop, traffic, flop_per_s=1e15, hbm_bytes_per_s=1e12) == pytest.approx(137.4e-6, rel=1e-3)
+    assert gemm_seconds(flop, traffic, flop_per_s=1e16, hbm_bytes_per_s=1e12) == pytest.approx(100.7e-6, rel=1e-3)
+
+
+@given(positive, positive)
+def test_a_product_never_beats_either_bound(flop, traffic):
+    time = gemm_seconds(np.array(flop), np.array(traffic), flop_per_s=3.0, hbm_bytes_per_s=7.0)
+    assert time >= flop / 3
+    assert time >= traffic / 7
+
+
+def test_attention_at_its_half_length_runs_at_half_rate_and_at_full_rate_far_beyond():
+    work = np.array(1e12)
+    assert attention_seconds(work, np.array(500.0), flop_per_s=1e12, half_tokens=500.0) == 2.0
+    assert attention_seconds(work, np.array(5e8), flop_per_s=1e12, half_tokens=500.0) == pytest.approx(1.0, rel=1e-5)
+
+
+@given(st.floats(16.0, 1e6))
+def test_attention_of_one_amount_of_work_gets_no_slower_with_longer_keys(keys):
+    longer = attention_seconds(np.array(1.0), np.array(2 * keys), flop_per_s=1.0, half_tokens=500.0)
+    assert longer <= attention_seconds(np.array(1.0), np.array(keys), flop_per_s=1.0, half_tokens=500.0)
+
+
+def test_attention_work_is_linear_in_each_of_its_lengths():
+    base = attention_flop(np.array(10.0), np.array(20.0), np.array(30.0))
+    assert base == 4 * 10 * 20 * 30
+    assert attention_flop(np.array(20.0), np.array(20.0), np.array(30.0)) == 2 * base
+    assert attention_flop(np.array(10.0), np.array(40.0), np.array(30.0)) == 2 * base
+
+
+def test_small_kernels_stop_at_their_floor():
+    assert memory_seconds(np.array(0.0), 10.0, hbm_bytes_per_s=1e12, floor_s=3e-6) == pytest.approx(30e-6)
+    assert memory_seconds(np.array(1e12), 10.0, hbm_bytes_per_s=1e12, floor_s=3e-6) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("machine", "seconds"),
+    [("gb200-nvl72", 1.397e-3 / 2), ("dgx-h200", 1.708e-3)],  # per sequence; the GB200 row has two
+)
+def test_published_cudnn_forward_at_8192_causal(machine, seconds):
+    # cudnn-frontend, llama3.1 rows: 64 heads of 128: 4 x 8192 x 4096 x 8192 FLOP
+    rates = rates_of(hardware(machine))
+    work = attention_flop(np.array(8192.0), np.array(4096.0), np.array(64 * 128.0))
+    time = attention_seconds(
+        work, np.array(4096.0), flop_per_s=rates.attention_forward.value, half_tokens=rates.forward_half_tokens
+    )
+    assert time == pytest.approx(seconds, rel=0.05)
