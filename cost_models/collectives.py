@@ -134,11 +134,11 @@ def _loss(layout: Layout) -> list[Term]:
     tensor: tuple[AxisName, ...] = ("tensor",)
     calls = _on(tensor, layout.loss_chunks * layout.microbatches, layout)
     hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
-    statistic = 4.0 * layout.loss_chunk
     return [
         Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
         Term("reduce-scatter", tensor, "loss", hidden, calls, "exposed"),
-        Term("all-reduce", tensor, "loss-statistics", statistic, 3 * calls, "exposed"),
+        Term("all-reduce", tensor, "loss-maximum", 4.0 * layout.loss_chunk, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-sums", 8.0 * layout.loss_chunk, calls, "exposed"),
     ]
 
 

@@ -192,6 +192,7 @@ def hardware_flop(layout: Layout) -> Floats:
 
     Notes
     -----
+    The loss repeats nothing: its gradient is made while the logits are there.
     Source: Korthikanti et al. (arXiv:2205.05198), section 6.3, hardware against model FLOPs.
     """
     setting = layout.setting
@@ -199,5 +200,4 @@ def hardware_flop(layout: Layout) -> Floats:
     matrices = 2.0 * work.tokens * model.layers * recomputed_matrix_parameters(layout)
     forward_attention = attention_flop_per_sequence(model, work.seq_len) / (1 + BACKWARD_OF_FORWARD)
     attention = work.global_batch * forward_attention * recomputes_attention(layout)
-    head = 2.0 * work.tokens * model.vocab * model.d_model
-    return np.asarray(model_flop(setting) + matrices + attention + head)
+    return np.asarray(model_flop(setting) + matrices + attention)

@@ -143,10 +143,10 @@ class StepTime:
 
     @cached_property
     def loss(self) -> Floats:
-        """Head and softmax: the logits once forward, once again in the backward pass, and two products back."""
+        """Head and softmax: a chunk's logits, and while they are there their gradient and its two products."""
         layout = self.layout
         model = layout.setting.model
-        products = self._gemm(float(model.vocab * model.d_model), 4.0)
+        products = self._gemm(float(model.vocab * model.d_model), 3.0)
         logits = 4.0 * layout.tokens * layout.vocab_width
         return layout.microbatches * (products + self._memory(6.0 * logits, 1.0))
 
@@ -198,7 +198,7 @@ class StepTime:
     @cached_property
     def comm_tensor(self) -> Floats:
         """The residual stream's gathers and scatters and the loss's: written out before and after products, so exposed."""
-        return self._of("stream", "loss", "loss-statistics")
+        return self._of("stream", "loss", "loss-maximum", "loss-sums")
 
     @cached_property
     def comm_context(self) -> Floats:
