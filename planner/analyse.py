@@ -26,12 +26,9 @@ class Analysis:
     setting: Setting
     objective: str
     rejected: Rejected
+    table: StrategyTable
+    """The strategies that were estimated."""
     estimates: EstimateTable
-
-    @property
-    def table(self) -> StrategyTable:
-        """The strategies that were estimated."""
-        return self.estimates.table
 
     @property
     def enumerated(self) -> int:
@@ -96,7 +93,10 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
         rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
         weight=np.concatenate([np.array(weights, dtype=np.int64), np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
     )
-    return Analysis(setting, request.objective, rejected, estimate(setting, points.take(knob_broken < 0)))
+    table = points.take(knob_broken < 0)
+    return Analysis(
+        setting=setting, objective=request.objective, rejected=rejected, table=table, estimates=estimate(setting, table)
+    )
 
 
 def _mesh_table(meshes: Ints) -> StrategyTable:

@@ -7,13 +7,15 @@ from lcplan.hardware import HardwareSpec
 from lcplan.plan import Evidence, Launch, Plan, Request
 from lcplan.strategy import Strategy
 from planner.candidate import Candidate
-from planner.measure import Toolchain, environment, xla_flags
+from planner.measure.backends import devices_per_process, environment, xla_flags
+from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest
 
 
 def make_plan(request: SearchRequest, candidate: Candidate, toolchain: Toolchain) -> Plan:
     """Everything that a trainer needs to run ``candidate``, and how lcplan came to it."""
     strategy, hardware = candidate.strategy, request.hardware
+    jax = toolchain.jax or "0"
     return Plan(
         lcplan_version=__version__,
         request=Request(
@@ -30,19 +32,14 @@ def make_plan(request: SearchRequest, candidate: Candidate, toolchain: Toolchain
             timed=candidate.timed,
             best_rung=candidate.best.rung,
         ),
-        xla_flags=xla_flags(strategy, hardware, toolchain.jax),
-        environment=environment(strategy, hardware, request.budget_bytes),
+        xla_flags=xla_flags(strategy, hardware, jax),
+        environment=environment(strategy, hardware, jax),
         launch=launch_shape(strategy, hardware),
         toolchain=toolchain.versions,
     )
 
 
 def launch_shape(strategy: Strategy, hardware: HardwareSpec) -> Launch:
-    """Processes and devices a process.
-
-    One process a host, but one a device for NVSHMEM, which needs it at run time.
-    """
-    if strategy.backend == "nvshmem":
-        return Launch(processes=strategy.devices, devices_per_process=1)
-    per_process = min(hardware.node_size, strategy.devices)
+    """Processes and devices a process."""
+    per_process = devices_per_process(strategy, hardware)
     return Launch(processes=-(-strategy.devices // per_process), devices_per_process=per_process)

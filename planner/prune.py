@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,10 @@ from cost_models.table import StrategyTable
 
 Indices = NDArray[np.int64]
 Column = NDArray[np.float64]
+
+SCHEME_TOLERANCE = 0.1
+"""How much slower than the leader another scheme's best may be priced and still be compiled: about what published
+measurements of one configuration and fitted laws differ by (docs: how a search decides)."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,8 @@ def pareto_front(costs: Costs) -> NDArray[np.bool_]:
     on_front = np.zeros(len(costs.step_s), dtype=bool)
     order = np.lexsort((costs.memory_bytes, costs.step_s, costs.devices))
     devices, memory = costs.devices[order], costs.memory_bytes[order]
-    starts = np.flatnonzero(np.r_[True, devices[1:] != devices[:-1]]) if len(order) else np.empty(0, dtype=np.int64)
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+    edges = np.flatnonzero(np.diff(devices, prepend=np.nan, append=np.nan) != 0) if len(order) else np.zeros(1, dtype=np.int64)
+    for start, end in pairwise(edges):
         best_before = np.r_[np.inf, np.minimum.accumulate(memory[start:end])[:-1]]
         on_front[order[start:end][memory[start:end] < best_before]] = True
     return _without_beaten(costs, on_front)
@@ -52,20 +57,32 @@ def _without_beaten(costs: Costs, on_front: NDArray[np.bool_]) -> NDArray[np.boo
 def survivor_order(table: StrategyTable, objective: Column, costs: Costs) -> Iterator[int]:
     """Rows in the order in which they deserve a compile.
 
-    The Pareto front by objective (larger is better), each leader followed by the same strategy on its other backends, then
-    everything else by objective. Ties go to fewer devices, then to less memory.
+    The leader; then the best of every other scheme that is within ``SCHEME_TOLERANCE`` of it, since the laws cannot call so
+    close a race; then the Pareto front by objective (larger is better); then everything else by objective. Each of the first
+    three is followed by the same strategy on its other backends. Ties go to fewer devices, then to less memory.
     """
     order = np.lexsort((costs.memory_bytes, costs.devices, -objective))
     front = pareto_front(costs)
+    leaders = [*_scheme_leaders(table, objective, order), *(int(row) for row in order[front[order]])]
     seen: set[int] = set()
-    for row in order[front[order]]:
-        for member in (int(row), *_backend_siblings(table, int(row))):
-            if member not in seen:
-                seen.add(member)
-                yield member
+    for leader in leaders:
+        for row in (leader, *_backend_siblings(table, leader)):
+            if row not in seen:
+                seen.add(row)
+                yield row
     for row in order:
         if int(row) not in seen:
             yield int(row)
+
+
+def _scheme_leaders(table: StrategyTable, objective: Column, order: Indices) -> list[int]:
+    """The best row, and the best of each other scheme that is close to it (rows without a context axis have no scheme)."""
+    if not len(order):
+        return []
+    best = int(order[0])
+    close = order[(objective[order] >= objective[best] * (1 - SCHEME_TOLERANCE)) & (table.context[order] > 1)]
+    _, first = np.unique(table.scheme[close], return_index=True)
+    return [best, *(int(close[index]) for index in sorted(first))]
 
 
 def _backend_siblings(table: StrategyTable, row: int) -> list[int]:

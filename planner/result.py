@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.candidate import Candidate
+from planner.nearest import Change
 from planner.request import SearchRequest
 
 SCHEMA_VERSION = 1
@@ -32,6 +33,8 @@ class SearchResult:
     nearest_miss: Candidate | None
     reasons: dict[str, str]
     """One example message a rule that rejected anything."""
+    changes: tuple[Change, ...] = ()
+    """Where nothing fits: single changes to the request after which something does."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a missing toolchain, a batch that lcplan chose, a changed rung."""
 
@@ -55,6 +58,7 @@ class SearchResult:
             "winner": self.winner.to_json() if self.winner else None,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
+            "changes_that_fit": [{"change": change.says, "step_s": change.step_s} for change in self.changes],
             "rejected_examples": self.reasons,
             "notes": list(self.notes),
         }

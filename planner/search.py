@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
-from lcplan.measurement import Compiled, Timed
 from planner.analyse import Analysis, analyse
+from planner.bench import Bench
 from planner.candidate import Candidate, rank
-from planner.measure import CompileJob, PoolLimits, Toolchain, compile_jobs, time_jobs
+from planner.nearest import changes_that_fit
+from planner.offer import offer
 from planner.request import SearchRequest, Stage
 from planner.result import SearchResult, SpaceCounts
-from planner.study import Store
 
 ATTEMPTS_PER_SURVIVOR = 3
 """Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
@@ -22,101 +22,73 @@ ATTEMPTS_PER_SURVIVOR = 3
 class Watcher(Protocol):
     """Who is told how a search goes."""
 
-    def stage(self, name: str, total: int) -> None:
+    def stage(self, name: Stage, total: int) -> None:
         """A stage begins and has ``total`` jobs."""
 
-    def finished(self, candidate: Candidate, *, cached: bool) -> None:
+    def finished(self, candidate: Candidate) -> None:
         """A compile or a timing of ``candidate`` is there."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to do, as against what was asked."""
+    """How far to go and with how many."""
 
     stage: Stage
     survivors: int
-    toolchain: Toolchain
-    limits: PoolLimits
 
 
-def search(request: SearchRequest, effort: Effort, *, store: Store | None, watcher: Watcher) -> SearchResult:
-    """Enumerate, reject, estimate, prune; then compile and time the survivors as far as ``effort`` asks.
-
-    ``store`` holds finished compiles and timings and may be None only at stage ``modelled``.
-    """
-    backends, backend_notes = effort.toolchain.real_backends(request.hardware)
-    analysis = analyse(request, backends)
+def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
+    """Enumerate, reject, estimate, prune; then compile and time the survivors as far as ``effort`` asks."""
+    request = bench.request
+    offered = offer(bench.toolchain, request)
+    analysis = analyse(request, offered.backends)
     watcher.stage("modelled", len(analysis.table))
-    notes = list(request.warnings) + list(backend_notes)
-    if effort.stage == "modelled" or store is None:
+    if effort.stage == "modelled":
         candidates = list(islice(analysis.survivors(), effort.survivors))
     else:
-        candidates = _compile(analysis, request, effort, store, watcher)
+        candidates = list(_compiled(analysis.survivors(), effort.survivors, bench, watcher))
         if effort.stage == "timed":
-            candidates = _time(candidates, request, effort, store, watcher)
-    return _result(request, analysis, rank(candidates, request.objective), notes)
+            candidates = _timed(candidates, bench, watcher)
+    result = _result(request, analysis, rank(candidates, request.objective), (*request.warnings, *offered.notes))
+    if result.winner is None:
+        result = replace(result, changes=tuple(changes_that_fit(request, offered.backends)))
+    return result
 
 
-def _compile(analysis: Analysis, request: SearchRequest, effort: Effort, store: Store, watcher: Watcher) -> list[Candidate]:
-    """Compile in order of promise until ``survivors`` of them fit; what failed or does not fit is kept beside them."""
-    order = analysis.survivors()
-    done: list[Candidate] = []
-    watcher.stage("compiled", effort.survivors)
-    while (missing := effort.survivors - sum(c.best.fits for c in done)) > 0:
-        room = effort.survivors * ATTEMPTS_PER_SURVIVOR - len(done)
-        batch = list(islice(order, min(missing, room)))
+def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Watcher) -> Iterator[Candidate]:
+    """Compile in order of promise until ``wanted`` candidates fit; what failed or does not fit is kept beside them."""
+    watcher.stage("compiled", wanted)
+    fitting, tried = 0, 0
+    while fitting < wanted:
+        batch = list(islice(order, min(wanted - fitting, wanted * ATTEMPTS_PER_SURVIVOR - tried)))
         if not batch:
-            break
-        done.extend(_compile_batch(batch, request, effort, store, watcher))
-    return done
+            return
+        tried += len(batch)
+        for candidate in bench.compile(batch):
+            fitting += candidate.best.fits
+            watcher.finished(candidate)
+            yield candidate
 
 
-def _compile_batch(
-    batch: list[Candidate], request: SearchRequest, effort: Effort, store: Store, watcher: Watcher
-) -> Iterator[Candidate]:
-    jobs = {_job(candidate, request): candidate for candidate in batch}
-    for job, compiled in compile_jobs(list(jobs), toolchain=effort.toolchain, pool=effort.limits, store=store):
-        candidate = jobs[job].with_compiled(_checked(jobs[job], compiled), request.budget_bytes)
-        watcher.finished(candidate, cached=job in store.served)
-        yield candidate
+def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[Candidate]:
+    """Time what fits, best first; the rest stays as it is."""
+    fitting = [candidate for candidate in rank(candidates, bench.request.objective) if candidate.best.fits]
+    watcher.stage("timed", len(fitting))
+    timed = []
+    for candidate in bench.time(fitting):
+        watcher.finished(candidate)
+        timed.append(candidate)
+    done = {candidate.strategy for candidate in timed}
+    return timed + [candidate for candidate in candidates if candidate.strategy not in done]
 
 
-def _job(candidate: Candidate, request: SearchRequest) -> CompileJob:
-    return CompileJob(model=request.model, hardware=request.hardware, workload=request.workload, strategy=candidate.strategy)
-
-
-def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:
-    """Add what the executable contradicts: a backend that the flag did not get."""
-    wanted = candidate.strategy.backend
-    permutes = [use for use in compiled.collectives if use.op == "collective-permute"]
-    astray = sorted({use.backend or "?" for use in permutes if use.backend != wanted})
-    if not astray or compiled.error:
-        return compiled
-    warning = f"backend={wanted} was asked for, but collective-permutes go by {', '.join(astray)} in the executable"
-    return compiled.model_copy(update={"warnings": (*compiled.warnings, warning)})
-
-
-def _time(
-    candidates: list[Candidate], request: SearchRequest, effort: Effort, store: Store, watcher: Watcher
-) -> list[Candidate]:
-    fitting = [c for c in rank(candidates, request.objective) if c.best.fits]
-    jobs = {_job(candidate, request): candidate for candidate in fitting}
-    watcher.stage("timed", len(jobs))
-    timed: dict[CompileJob, Timed] = {}
-    for job, result in time_jobs(list(jobs), toolchain=effort.toolchain, pool=effort.limits, store=store):
-        timed[job] = result
-        watcher.finished(jobs[job].with_timed(result), cached=job in store.served)
-    by_strategy = {job.strategy: result for job, result in timed.items()}
-    return [c.with_timed(by_strategy[c.strategy]) if c.strategy in by_strategy else c for c in candidates]
-
-
-def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: list[str]) -> SearchResult:
+def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:
     counts = SpaceCounts(
         enumerated=analysis.enumerated,
         rejected=analysis.rejected.counts,
         over_budget=analysis.over_budget,
         estimated=len(analysis.table),
-        survivors=sum(c.best.fits for c in candidates),
+        survivors=sum(candidate.best.fits for candidate in candidates),
     )
     return SearchResult(
         request=request,
@@ -124,18 +96,5 @@ def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candida
         candidates=tuple(candidates),
         nearest_miss=analysis.nearest_miss(),
         reasons={name: analysis.rejected.example(analysis.setting, name) for name in counts.rejected},
-        notes=tuple(notes),
+        notes=notes,
     )
-
-
-def measure_one(
-    candidate: Candidate, request: SearchRequest, *, toolchain: Toolchain, limits: PoolLimits, time: bool
-) -> Candidate:
-    """Compile one candidate, and time it where asked; nothing is kept in a study."""
-    job = _job(candidate, request)
-    for _, compiled in compile_jobs([job], toolchain=toolchain, pool=limits, store=None):
-        candidate = candidate.with_compiled(_checked(candidate, compiled), request.budget_bytes)
-    if time:
-        for _, timed in time_jobs([job], toolchain=toolchain, pool=limits, store=None):
-            candidate = candidate.with_timed(timed)
-    return candidate

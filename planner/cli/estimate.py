@@ -7,15 +7,17 @@ from typing import Any
 import click
 
 from lcplan.errors import StageFailedError
+from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import knob_options, output_format, request_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
-from planner.measure import PoolLimits, probe
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import probe
+from planner.offer import offer
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
-from planner.search import measure_one
 from planner.show.estimate import estimate_view
 from planner.single import price, resolve_strategy
 
@@ -49,11 +51,14 @@ def command(**options: Any) -> int:
     parsed = EstimateOptions.model_validate(options)
     request = build_request(parsed)
     toolchain = probe(parsed.toolchain)
-    backends, notes = toolchain.real_backends(request.hardware)
-    candidate = price(request, resolve_strategy(request, backends))
+    offered = offer(toolchain, request)
+    candidate = price(request, resolve_strategy(request, offered.backends))
+    bench = Bench(request, toolchain, PoolLimits(jobs=1))
     if parsed.compile or parsed.time:
-        candidate = measure_one(candidate, request, toolchain=toolchain, limits=PoolLimits(jobs=1), time=parsed.time)
-    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *notes))
+        candidate = next(bench.compile([candidate]))
+    if parsed.time and candidate.usable:
+        candidate = next(bench.time([candidate]))
+    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *offered.notes))
     for evidence in (candidate.compiled, candidate.timed):
         if evidence is not None and evidence.error:
             raise StageFailedError(f"the step could not be measured: {evidence.error}")

@@ -47,16 +47,16 @@ class ProgressWatcher:
             return
         self._task = self._progress.add_task(_WORDS[name], total=total, last="")
 
-    def finished(self, candidate: Candidate, *, cached: bool) -> None:
+    def finished(self, candidate: Candidate) -> None:
         """One more job is there; a failed or non-fitting compile does not count towards the survivors."""
-        line = _line(candidate, self._stage, cached=cached)
+        line = _line(candidate, self._stage)
         if self._task is not None:
             self._progress.update(self._task, advance=1 if candidate.best.fits else 0, last=line[:60])
         if not self._console.is_terminal:
             self._console.print(f"{self._stage}: {line}", highlight=False, soft_wrap=True)
 
 
-def _line(candidate: Candidate, stage: str, *, cached: bool) -> str:
+def _line(candidate: Candidate, stage: str) -> str:
     result = candidate.timed if stage == "timed" else candidate.compiled
     label = candidate.strategy.label
     if result is None or result.error:
@@ -66,5 +66,5 @@ def _line(candidate: Candidate, stage: str, *, cached: bool) -> str:
     else:
         fit = "" if candidate.best.fits else ", over budget"
         outcome = f"{format_bytes(candidate.best.memory_bytes)}{fit}"
-        outcome += f", {candidate.compiled.compile_s:.1f} s" if candidate.compiled and not cached else ""
-    return f"{label}: {outcome}{' (from the study)' if cached else ''}"
+        outcome += f", compiled in {candidate.compiled.compile_s:.1f} s" if candidate.compiled else ""
+    return f"{label}: {outcome}"

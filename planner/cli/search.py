@@ -8,13 +8,16 @@ from typing import Any, get_args
 import click
 
 from lcplan.errors import EXIT_NOTHING_FITS
+from planner.bench import Bench
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import knob_options, output_format, request_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.emit import make_plan
 from planner.flat import flat_row
-from planner.measure import PoolLimits, Toolchain, probe
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import Toolchain, probe
+from planner.offer import default_stage
 from planner.request import Objective, SearchRequest, Stage
 from planner.result import SearchResult
 from planner.run_folder import RunFolder
@@ -72,12 +75,12 @@ def command(**options: Any) -> int:
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
     toolchain = probe(parsed.toolchain)
-    stage = parsed.stages or toolchain.default_stage(request.hardware)
+    stage = parsed.stages or default_stage(request.hardware)
     folder = RunFolder.open(parsed.out, request)
     store = None if stage == "modelled" else Store.open(parsed.study or folder.study_url, request.identity)
-    effort = Effort(stage=stage, survivors=parsed.survivors, toolchain=toolchain, limits=PoolLimits(jobs=parsed.jobs))
+    bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
     with ProgressWatcher(stderr_console()) as watcher:
-        result = search(request, effort, store=store, watcher=watcher)
+        result = search(bench, Effort(stage, parsed.survivors), watcher)
     _save(result, folder, request, toolchain)
     _print(result, folder, parsed.output)
     return 0 if result.winner else EXIT_NOTHING_FITS

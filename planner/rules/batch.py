@@ -21,7 +21,8 @@ def _say_batch(setting: Setting, strategy: Strategy) -> str:
 
 
 def _microbatches(setting: Setting, table: StrategyTable) -> Mask:
-    return setting.workload.global_batch % (table.data * table.fsdp * table.microbatches) != 0
+    uneven = setting.workload.global_batch % (table.data * table.fsdp * table.microbatches) != 0
+    return uneven & ~_batch(setting, table)
 
 
 def _say_microbatches(setting: Setting, strategy: Strategy) -> str:

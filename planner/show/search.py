@@ -54,6 +54,8 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
     elif result.nearest_miss:
         yield Text()
         yield nearest_miss_view(result.nearest_miss, result.request)
+        for change in result.changes:
+            yield Text(f"  would fit: {change.says} (step {format_seconds(change.step_s)})")
     if result.reasons:
         yield Text()
         yield _rejections(result)

@@ -1,0 +1,57 @@
+"""Bench: candidates in, the same candidates with what a compiler or a clock said out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lcplan.measurement import Compiled
+from planner.candidate import Candidate
+from planner.measure.compile import ResultStore, compile_jobs, time_jobs
+from planner.measure.job import CompileJob
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import Toolchain
+from planner.request import SearchRequest
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a request's candidates are measured. ``store`` keeps every finished result; None keeps nothing."""
+
+    request: SearchRequest
+    toolchain: Toolchain
+    limits: PoolLimits
+    store: ResultStore | None = None
+
+    def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Each candidate with its compile, held against the budget, as they finish; stored ones first."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = compile_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, compiled in results:
+            candidate = by_strategy[job.strategy]
+            yield candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
+
+    def time(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Each candidate with its timing, as they finish; stored ones first."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = time_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, timed in results:
+            yield by_strategy[job.strategy].with_timed(timed)
+
+    def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
+        request = self.request
+        return [
+            CompileJob(model=request.model, hardware=request.hardware, workload=request.workload, strategy=candidate.strategy)
+            for candidate in candidates
+        ]
+
+
+def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:
+    """Add what the executable contradicts: a backend that the flag did not get."""
+    wanted = candidate.strategy.backend
+    permutes = [use for use in compiled.collectives if use.op == "collective-permute"]
+    astray = sorted({use.backend or "?" for use in permutes if use.backend != wanted})
+    if not astray or compiled.error or compiled.rung == "compiled:host":
+        return compiled
+    warning = f"backend={wanted} was asked for, but collective-permutes go by {', '.join(astray)} in the executable"
+    return compiled.model_copy(update={"warnings": (*compiled.warnings, warning)})

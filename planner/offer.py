@@ -1,0 +1,56 @@
+"""What a toolchain can do for a piece of hardware: which backends are real, how far the stages can go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lcplan.errors import BadInputError
+from lcplan.hardware import HardwareSpec
+from planner.measure.toolchain import Toolchain
+from planner.request import SearchRequest, Stage
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The backends that enter the space, and what the reader must know of those that do not."""
+
+    backends: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
+    """Which backends of the request's hardware are real under ``toolchain``.
+
+    NCCL is priced even where nothing can be compiled for a GPU; the note says which extra is missing.
+
+    Raises
+    ------
+    BadInputError
+        The request insists on a backend that this hardware or this toolchain does not have.
+    """
+    own = request.hardware.backends
+    verdicts = {name: toolchain.backends.get(name, "not known to this toolchain") for name in own}
+    real = tuple(name for name in own if verdicts[name] is True)
+    target = toolchain.targets.get(request.hardware.kind, "not known to this toolchain")
+    _refuse(request, real or own[:1], verdicts)
+    if target is not True:
+        missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
+        return Offer(real or own[:1], (missing,))
+    notes = tuple(f"backend {name} is not offered: {why}" for name, why in verdicts.items() if why is not True)
+    return Offer(real, notes)
+
+
+def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: dict[str, object]) -> None:
+    problems = []
+    for name in request.filters.backend:
+        if name not in verdicts:
+            problems.append(f"--backend {name}: {request.hardware.name} has {', '.join(verdicts)}")
+        elif name not in offered:
+            problems.append(f"--backend {name}: {verdicts[name]}; give a Python that has it with --toolchain")
+    if problems:
+        raise BadInputError(problems)
+
+
+def default_stage(hardware: HardwareSpec) -> Stage:
+    """Timed where devices of the hardware's kind are certainly at hand (the host itself), else compiled."""
+    return "timed" if hardware.kind == "cpu" else "compiled"

@@ -1,0 +1,166 @@
+"""Each rule on a case where it must reject and on its nearest neighbour where it must not, messages included."""
+
+from dataclasses import replace
+
+import pytest
+
+from cost_models.table import StrategyTable
+from lcplan.strategy import Mesh, Strategy
+from planner.analyse import analyse, setting_of
+from planner.filters import Filters
+from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
+from planner.screen import broken_rules, screen
+
+
+def _strategy(scheme="ring", backend="nccl", microbatches=1, loss_chunk_tokens=1024, **axes):
+    return Strategy(
+        mesh=Mesh(**axes), scheme=scheme, backend=backend, microbatches=microbatches, loss_chunk_tokens=loss_chunk_tokens
+    )
+
+
+CASES = [
+    # rule, request, strategy that breaks it, part of the message, strategy that does not
+    ("devices", {}, {"context": 128}, "takes 128 devices; gb200-nvl72 has 72", {"context": 64}),
+    ("whole-hosts", {"seq": 6 * 1024}, {"context": 6}, "6 devices are not whole hosts of 4", {"context": 2}),
+    ("whole-domains", {"hw": "dgx-h100x4", "seq": 3 * 2**16, "batch": 12}, {"fsdp": 12}, "12 devices fill", {"fsdp": 4}),
+    ("tensor-in-domain", {"hw": "dgx-h100x4"}, {"tensor": 16}, "tensor=16 would cross the", {"tensor": 8}),
+    (
+        "backend-unused",
+        {},
+        {"fsdp": 8, "backend": "nvshmem"},
+        "no collective-permute to carry",
+        {"context": 8, "backend": "nvshmem"},
+    ),
+    ("heads", {"model": "qwen2.5-7b"}, {"tensor": 8}, "tensor=8 does not divide heads=28", {"tensor": 4}),
+    ("kv-heads", {"model": "qwen2.5-7b", "hw": "gb200-nvl72"}, {"tensor": 14}, "neither divides kv_heads=4", {"tensor": 28}),
+    (
+        "state-shards",
+        {"seq": 3 * 2**16, "batch": 12},
+        {"fsdp": 3, "context": 4},
+        "fsdp x context = 12 does not divide d_model=4096",
+        {"fsdp": 4},
+    ),
+    ("sequence", {"seq": 1000}, {"context": 16}, "context=16 does not divide seq_len=1000 tokens", {"context": 8}),
+    (
+        "sequence",
+        {"seq": 1000},
+        {"context": 4, "tensor": 4},
+        "context x tensor = 16 does not divide",
+        {"context": 4, "tensor": 2},
+    ),
+    (
+        "zigzag-chunks",
+        {"seq": 1000},
+        {"context": 8, "scheme": "ring-zigzag"},
+        "2 x context = 16 chunks",
+        {"context": 4, "scheme": "ring-zigzag"},
+    ),
+    (
+        "ulysses-heads",
+        {},
+        {"context": 64, "scheme": "ulysses"},
+        "a tensor rank has 32 query and 8 key/value heads",
+        {"context": 32, "scheme": "ulysses"},
+    ),
+    (
+        "ulysses-heads",
+        {"model": "qwen2.5-14b"},
+        {"context": 16, "scheme": "ulysses"},
+        "40 query and 8 key/value",
+        {"context": 8, "scheme": "ulysses"},
+    ),
+    (
+        "batch",
+        {"batch": 6},
+        {"fsdp": 4},
+        "data x fsdp = 4 does not divide global_batch=6 sequences; use 1, 2, 3, 6",
+        {"data": 2},
+    ),
+    (
+        "microbatches",
+        {"batch": 16},
+        {"fsdp": 4, "microbatches": 3},
+        "microbatches=3 does not divide the 4 sequences",
+        {"fsdp": 4, "microbatches": 2},
+    ),
+    (
+        "loss-chunk",
+        {},
+        {"context": 64, "loss_chunk_tokens": 3000},
+        "must divide the 4096 tokens",
+        {"context": 64, "loss_chunk_tokens": 4096},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "request_fields", "bad", "message", "good"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
+)
+def test_rule(ask, name, request_fields, bad, message, good):
+    setting = setting_of(ask(**request_fields))
+    rule = next(rule for rule in ALL_RULES if rule.name == name)
+    rejects = lambda fields: bool(rule.broken(setting, StrategyTable.from_strategies([_strategy(**fields)]))[0])  # noqa: E731
+    assert rejects(bad)
+    assert not rejects(good)
+    assert message in rule.explain(setting, _strategy(**bad))
+
+
+def test_head_dim_beyond_the_gpu_kernel(ask):
+    request = ask()
+    wide = request.model_copy(update={"model": request.model.model_copy(update={"head_dim": 256})})
+    assert any("head_dim=256" in problem for problem in broken_rules(setting_of(wide), _strategy(context=8)))
+
+
+def test_all_broken_rules_of_one_strategy_are_told(ask):
+    problems = broken_rules(setting_of(ask(seq=1000, batch=6)), _strategy(fsdp=4, context=16))
+    assert [problem.rpartition("(rule ")[2].rstrip(")") for problem in problems] == ["sequence", "batch", "loss-chunk"]
+
+
+def test_every_rule_has_a_case():
+    assert {case[0] for case in CASES} | {"head-dim", "vocabulary", "feed-forward"} == {rule.name for rule in ALL_RULES}
+    assert not set(MESH_RULES) & set(KNOB_RULES)
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "value", "message"),
+    [
+        ("vocabulary", "vocab", 50257, "tensor=2 does not divide vocab=50257"),
+        ("vocabulary", "vocab", 50257, "pad the vocabulary to 50258"),
+        ("feed-forward", "d_ff", 13653, "tensor=2 does not divide d_ff=13653"),
+    ],
+)
+def test_dims_that_tensor_must_divide(ask, rule, field, value, message):
+    setting = setting_of(ask())
+    odd = replace(setting, model=setting.model.model_copy(update={field: value}))
+    found = next(r for r in ALL_RULES if r.name == rule)
+    table = StrategyTable.from_strategies([_strategy(tensor=2)])
+    assert found.broken(odd, table)[0]
+    assert not found.broken(setting, table)[0]
+    assert message in found.explain(odd, _strategy(tensor=2))
+
+
+def test_rejected_counts_add_up_and_have_an_example_each(ask):
+    analysis = analyse(ask(), ("nccl", "nvshmem"))
+    counts = analysis.rejected.counts
+    assert sum(counts.values()) == analysis.rejected.total == analysis.enumerated - len(analysis.table)
+    for name in counts:
+        assert len(analysis.rejected.example(analysis.setting, name)) > 40
+    with pytest.raises(KeyError):
+        analysis.rejected.example(analysis.setting, "no-such-rule")
+
+
+def test_what_was_estimated_breaks_no_rule(ask):
+    analysis = analyse(ask("qwen2.5-7b", "dgx-h100x2", seq=32768, batch=32), ("nccl",))
+    assert (screen(analysis.setting, ALL_RULES, analysis.table) < 0).all()
+
+
+def test_a_mesh_rejected_early_is_counted_as_all_its_points(ask):
+    """Rules on meshes before the product, or on every point of it: the same counts."""
+    request = ask("llama-tiny", "dgx-h100", seq=1024, batch=8)
+    analysis = analyse(request, ("nccl", "nvshmem"))
+    from planner.space import Knobs, expand, mesh_sizes
+
+    every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem")), mesh_sizes(request))
+    assert analysis.enumerated == len(every)
+    broken = screen(analysis.setting, ALL_RULES, every)
+    assert {ALL_RULES[i].name: int((broken == i).sum()) for i in set(broken.tolist()) if i >= 0} == analysis.rejected.counts
