@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,8 @@ def _joined(chunks: list[EstimateTable]) -> EstimateTable:
     def join(name: str) -> Any:
         return np.concatenate([getattr(chunk, name) for chunk in chunks])
 
-    columns = {name: join(name) for name in EstimateTable.__dataclass_fields__ if name not in {"memory_bytes", "time_s", "basis"}}
+    apart = {"memory_bytes", "time_s", "basis"}
+    columns = {field.name: join(field.name) for field in fields(EstimateTable) if field.name not in apart}
     return EstimateTable(
         memory_bytes={part: np.concatenate([chunk.memory_bytes[part] for chunk in chunks]) for part in MEMORY_PARTS},
         time_s={part: np.concatenate([chunk.time_s[part] for chunk in chunks]) for part in TIME_PARTS},

@@ -138,11 +138,15 @@ class StepMemory:
     def parts(self) -> tuple[dict[str, Floats], Floats, np.ndarray[tuple[int, ...], np.dtype[np.int8]]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
-        sums = np.stack([sum(held[phase].values(), start=np.zeros(len(self.layout.table))) for phase in PHASES])
-        binding = np.argmax(sums, axis=0)
+        sums = [sum(parts.values(), start=np.zeros(len(self.layout.table))) for parts in held.values()]
+        largest = np.maximum.reduce(sums)
+        binding = np.zeros(len(self.layout.table), dtype=np.int8)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
-        for name in MEMORY_PARTS[3:]:
-            columns = [held[phase].get(name, np.zeros(len(self.layout.table))) for phase in PHASES]
-            parts[name] = np.select([binding == code for code in range(len(PHASES))], columns)
-        total = sum(parts.values(), start=np.zeros(len(self.layout.table)))
-        return parts, total, binding.astype(np.int8)
+        parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
+        for code in reversed(range(len(PHASES))):  # the first of equal phases stands
+            binds = sums[code] == largest
+            binding[binds] = code
+            for name in MEMORY_PARTS[3:]:
+                parts[name] = np.where(binds, held[PHASES[code]].get(name, 0.0), parts[name])
+        total = self.params + self.optimizer + self.batch + largest
+        return parts, total, binding

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -12,9 +13,6 @@ from cost_models.rates import CollectiveRate, Rates
 from cost_models.table import ORDERS
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import AxisName
-
-MOVED_TWICE = "all-reduce"
-
 
 @dataclass(frozen=True)
 class Span:
@@ -27,7 +25,7 @@ class Span:
     stride: Floats
     inner: Floats
 
-    @property
+    @cached_property
     def crosses(self) -> Floats:
         """Domains that a group touches."""
         domains: Floats = np.ceil(self.members / self.inner)
@@ -112,24 +110,22 @@ def torus_links(hardware: HardwareSpec, span: Span) -> Floats:
     return np.maximum(links, 1.0)
 
 
-def moved_bytes(op: str, size_bytes: Floats, members: Floats) -> Floats:
-    """Bytes that one device sends for one call.
+def moved_share(op: str, members: Floats) -> Floats | float:
+    """Bytes that one device sends for one call, over the operand's bytes.
 
-    All-gather, reduce-scatter and all-to-all: ``S (n - 1) / n``; all-reduce twice that; a permute S.
+    All-gather, reduce-scatter and all-to-all: ``(n - 1) / n``; all-reduce twice that; a permute 1.
 
     Parameters
     ----------
     op : str
         Kind of collective.
-    size_bytes : ndarray
-        S, the larger side of the operand [bytes].
     members : ndarray
         n, devices of a group.
 
     Returns
     -------
-    ndarray, shape [n]
-        Sent by one device [bytes per call].
+    ndarray, shape [n], or float
+        Sent by one device [bytes per byte of the operand's larger side].
 
     Notes
     -----
@@ -137,56 +133,67 @@ def moved_bytes(op: str, size_bytes: Floats, members: Floats) -> Floats:
 
     Examples
     --------
-    >>> float(moved_bytes("all-reduce", np.array(100.0), np.array(4.0)))
-    150.0
+    >>> float(moved_share("all-reduce", np.array(4.0)))
+    1.5
     """
     if op == "collective-permute":
-        return size_bytes
-    share = size_bytes * (1.0 - 1.0 / members)
-    return 2.0 * share if op == MOVED_TWICE else share
+        return 1.0
+    share: Floats = 1.0 - 1.0 / members
+    return 2.0 * share if op == "all-reduce" else share
 
 
-def collective_seconds(term: Term, *, layout: Layout, span: Span, rates: Rates) -> Floats:
-    """Time of one call: latency plus the slower of the domain's links and the network between domains.
+@dataclass(frozen=True)
+class CallCost:
+    """What one call of a collective costs: ``latency_s + bytes * seconds_per_byte`` for an operand of ``bytes``."""
 
-    ``a + b (n - 1) + max(moved / B_domain, moved / (B_network w))``: a ring over k domains enters each through the
-    network ports of its ``w`` members there, so the outer level has ``w`` ports; a permute's message and an
-    all-to-all's share use the sender's own.
+    latency_s: Floats
+    seconds_per_byte: Floats
+
+    def seconds(self, size_bytes: Floats) -> Floats:
+        """Time of one call [s]."""
+        return self.latency_s + size_bytes * self.seconds_per_byte
+
+
+def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> CallCost:
+    """Latency and time per byte of one collective over groups that lie as ``span`` says.
+
+    Latency ``a + b (n - 1)``, and one latency of the network for each further domain. Per byte, with m the share moved:
+    ``max(m / B_domain, m / (B_network w))``: a ring over k domains enters each through the network ports of its ``w``
+    members there, so the outer level has ``w`` ports; a permute's message and an all-to-all's share use the sender's own.
 
     Parameters
     ----------
-    term : Term
-        Collective.
-    layout : Layout
-        Candidates.
+    op : str
+        Kind of collective.
     span : Span
-        The term's groups.
+        Its groups.
+    hardware : HardwareSpec
+        Machine.
     rates : Rates
         What the device achieves.
 
     Returns
     -------
-    ndarray, shape [n]
-        Time [s per call].
+    CallCost
+        Latency [s per call] and time per byte of the operand [s/byte], shape ``[n]``.
 
     Notes
     -----
     Ignores congestion between different groups beyond one port a device. Source: alpha-beta model of nccl-tests,
     fitted in data/device_rates.json; the outer level as in NVIDIA's multi-rail rings.
     """
-    hardware = layout.setting.hardware
-    rate = rates.collectives[term.op]
-    moved = moved_bytes(term.op, term.bytes, span.members)
-    seconds = moved / _domain_bandwidth(hardware, span, rate=rate, op=term.op)
+    rate = rates.collectives[op]
+    moved = moved_share(op, span.members)
+    per_byte = moved / _domain_bandwidth(hardware, span, rate=rate, op=op)
     latency = rate.latency_s + rate.member_latency_s * (span.members - 1)
-    if hardware.network_link is not None:
-        outer = span.crosses > 1
-        width = 1.0 if term.op in {"collective-permute", "all-to-all"} else span.inner
-        outside = 1.0 - span.inner / span.members if term.op == "all-to-all" else 1.0
-        network = hardware.network_link
-        seconds = np.where(outer, np.maximum(seconds, moved * outside / (network.oneway_bytes_per_s.value * width)), seconds)
-        latency = latency + np.where(outer, network.latency_s.value * (span.crosses - 1), 0.0)
-    return latency + seconds
+    network = hardware.network_link
+    if network is not None and np.any(span.crosses > 1):
+        outside = 1.0 - span.inner / span.members if op == "all-to-all" else 1.0
+        width = 1.0 if op in {"collective-permute", "all-to-all"} else span.inner
+        outer = moved * outside / (network.oneway_bytes_per_s.value * width)
+        per_byte = np.where(span.crosses > 1, np.maximum(per_byte, outer), per_byte)
+        latency = latency + network.latency_s.value * (span.crosses - 1)
+    return CallCost(latency, np.broadcast_to(per_byte, latency.shape))
 
 
 def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRate, op: str) -> Floats | float:
@@ -194,3 +201,23 @@ def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRat
         return rate.oneway_bytes_per_s
     links = 1.0 if op == "collective-permute" else torus_links(hardware, span)
     return hardware.ici_link.oneway_bytes_per_s.value * links
+
+
+@dataclass(frozen=True)
+class Network:
+    """Costs of collectives between one table's devices; each kind of group is placed and priced once."""
+
+    layout: Layout
+    rates: Rates
+    _spans: dict[tuple[AxisName, ...], Span] = field(default_factory=dict)
+    _costs: dict[tuple[str, tuple[AxisName, ...]], CallCost] = field(default_factory=dict)
+
+    def seconds(self, term: Term) -> Floats:
+        """Time of one call of ``term`` [s]; 0 where it has no calls."""
+        key = (term.op, term.axes)
+        if key not in self._costs:
+            if term.axes not in self._spans:
+                self._spans[term.axes] = span_of(self.layout, term.axes)
+            hardware = self.layout.setting.hardware
+            self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
+        return np.where(term.calls > 0, self._costs[key].seconds(term.bytes), 0.0)

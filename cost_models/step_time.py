@@ -12,9 +12,8 @@ from cost_models.collectives import Term, terms_of
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
-from cost_models.network import Span, collective_seconds, span_of
+from cost_models.network import Network
 from cost_models.rates import KERNEL_FLOOR_S, Rates
-from lcplan.strategy import AxisName
 
 TIME_PARTS: tuple[str, ...] = (
     "gemm",
@@ -160,23 +159,17 @@ class StepTime:
         return self._memory(update + sums, 1.0)
 
     @cached_property
-    def _terms(self) -> list[tuple[Term, Span]]:
-        spans: dict[tuple[AxisName, ...], Span] = {}
-        terms = terms_of(self.layout)
-        for term in terms:
-            if term.axes not in spans:
-                spans[term.axes] = span_of(self.layout, term.axes)
-        return [(term, spans[term.axes]) for term in terms if np.any(term.calls > 0)]
-
-    def _seconds(self, term: Term, span: Span) -> Floats:
-        return np.where(term.calls > 0, collective_seconds(term, layout=self.layout, span=span, rates=self.rates), 0.0)
+    def _terms(self) -> list[tuple[Term, Floats]]:
+        """Collectives that some row has, with the time of one call."""
+        network = Network(self.layout, self.rates)
+        return [(term, network.seconds(term)) for term in terms_of(self.layout) if np.any(term.calls > 0)]
 
     def _of(self, *purposes: str) -> Floats:
         """All of a step's time in the collectives of these purposes, nothing hidden."""
         total = np.zeros(len(self.layout.table))
-        for term, span in self._terms:
+        for term, seconds in self._terms:
             if term.purpose in purposes:
-                total = total + term.calls * self._seconds(term, span)
+                total = total + term.calls * seconds
         return total
 
     @cached_property
@@ -185,14 +178,12 @@ class StepTime:
         model = self.layout.setting.model
         first = model.d_model * model.head_dim * model.heads / model.layer_matrix_parameters
         total = self._of("tables")
-        passes = self._passes
-        windows = {"all-gather": self._layer_forward_gemm + self._layer_forward_memory, "reduce-scatter": self._layer_backward_gemm}
-        for term, span in self._terms:
+        forward = self._layer_forward_gemm + self._layer_forward_memory
+        windows = {"all-gather": forward, "reduce-scatter": self._layer_backward_gemm}
+        for term, seconds in self._terms:
             if term.purpose in {"weights", "key-value-weights"}:
-                calls = term.calls / passes
-                seconds = self._seconds(term, span)
                 exposed = first * seconds + np.maximum((1 - first) * seconds - windows[term.op], 0.0)
-                total = total + passes * calls * exposed
+                total = total + term.calls * exposed
         return total
 
     @cached_property
@@ -204,17 +195,15 @@ class StepTime:
     def comm_context(self) -> Floats:
         """Ring hops beyond the kernel beside them; gathers and all-to-alls of the other schemes in full."""
         total = self._of("kv-gather", "ulysses-query", "ulysses-key")
-        for term, span in self._terms:
+        for term, hop in self._terms:
             if term.purpose == "kv-ring":
-                total = total + self._hops(term, span)
+                total = total + self._hops(term, hop)
             elif term.purpose == "kv-gradients":
-                hop = self._seconds(term, span)
                 beside = self._backward_attention.later_s if term.op == "collective-permute" else 0.0
                 total = total + term.calls * exposed_hop_seconds(beside + np.zeros_like(hop), hop)
         return total
 
-    def _hops(self, term: Term, span: Span) -> Floats:
-        hop = self._seconds(term, span)
+    def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self._passes * self._forward_attention.later
         backward = hops * exposed_hop_seconds(self._backward_attention.later_s, hop)
         return (term.calls - hops) * exposed_hop_seconds(self._forward_attention.later_s, hop) + backward

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cost_models.collectives import Term
 from cost_models.layout import Layout
-from cost_models.network import collective_seconds, moved_bytes, span_of, torus_links
+from cost_models.network import Network, moved_share, span_of, torus_links
 from cost_models.rates import CollectiveRate, Rates, rates_of
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -44,13 +44,13 @@ def test_a_joint_group_over_both_nodes(toy):
     [("all-gather", 75), ("reduce-scatter", 75), ("all-to-all", 75), ("all-reduce", 150), ("collective-permute", 100)],
 )
 def test_bytes_that_one_of_four_devices_sends_for_an_operand_of_100(op, moved):
-    assert moved_bytes(op, np.array(100.0), np.array(4.0)) == moved
+    assert 100 * moved_share(op, np.array(4.0)) == moved
 
 
 @given(st.sampled_from(["all-gather", "all-reduce", "all-to-all"]), st.integers(1, 512))
 def test_a_group_of_one_moves_nothing_and_more_members_move_more(op, members):
-    assert moved_bytes(op, np.array(1e9), np.array(1.0)) == 0
-    assert moved_bytes(op, np.array(1e9), np.array(members + 1.0)) > moved_bytes(op, np.array(1e9), np.array(float(members)))
+    assert moved_share(op, np.array(1.0)) == 0
+    assert moved_share(op, np.array(members + 1.0)) > moved_share(op, np.array(float(members)))
 
 
 def flat_rates(rates: Rates) -> Rates:
@@ -61,8 +61,7 @@ def flat_rates(rates: Rates) -> Rates:
 def seconds(setting, strategy, *, op, axes, size):
     layout = placed(setting, strategy)
     term = Term(op, axes, "test", np.array([float(size)]), np.array([1.0]), "exposed")
-    rates = flat_rates(rates_of(setting.hardware))
-    return float(collective_seconds(term, layout=layout, span=span_of(layout, axes), rates=rates)[0])
+    return float(Network(layout, flat_rates(rates_of(setting.hardware))).seconds(term)[0])
 
 
 def test_within_a_node_by_hand(toy):
@@ -108,5 +107,5 @@ def test_published_all_gather_of_8_h100(toy):
     # nccl-tests by aiconfigurator: 512 MiB gathered over 8 H100 at 308 GB/s bus bandwidth: 1.525 ms; the fit is 15 % there
     layout = placed(toy, Strategy(mesh=Mesh(fsdp=8)))
     term = Term("all-gather", ("fsdp",), "test", np.array([2.0**29]), np.array([1.0]), "exposed")
-    time = collective_seconds(term, layout=layout, span=span_of(layout, ("fsdp",)), rates=rates_of(toy.hardware))
+    time = Network(layout, rates_of(toy.hardware)).seconds(term)
     assert time[0] == pytest.approx(2**29 * 7 / 8 / 308e9, rel=0.2)

@@ -1,0 +1,43 @@
+"""How many candidates a second the laws price, on one core: ``pytest benchmarks``."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from cost_models.estimate import estimate
+from cost_models.setting import Setting
+from cost_models.table import CODES, StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.workload import Workload
+
+ROWS = 200_000
+BAR_ROWS_PER_S = 1_000_000
+
+
+def space(devices: int) -> StrategyTable:
+    """Every power-of-two mesh of up to ``devices`` devices with every choice of the small knobs, shuffled, cut to ``ROWS``."""
+    powers = [2**i for i in range(devices.bit_length())]
+    meshes = [mesh for mesh in product(powers, repeat=4) if np.prod(mesh) <= devices]
+    knobs = list(product([1, 2, 4, 8, 16], [1024, 4096], range(4), range(5), range(3), range(2)))
+    random = np.random.default_rng(0)
+    mesh = np.array(meshes)[random.integers(len(meshes), size=ROWS)]
+    knob = np.array(knobs)[random.integers(len(knobs), size=ROWS)]
+    codes = dict(zip(("scheme", "remat", "backend", "axis_order"), knob[:, 2:].T.astype(np.int8), strict=True))
+    codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name.endswith("_dtype")}
+    sizes = dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
+    return StrategyTable(
+        **sizes, expert=np.ones(ROWS, dtype=np.int64), microbatches=knob[:, 0], loss_chunk_tokens=knob[:, 1], **codes
+    )
+
+
+@pytest.mark.parametrize("machine", ["gb200-nvl72", "dgx-h100x4", "tpu-v5p-64"])
+def test_candidates_a_second(benchmark, machine):
+    spec = hardware(machine)
+    setting = Setting(model("llama3-8b"), spec, Workload(seq_len=262144, global_batch=64), spec.usable_bytes)
+    table = space(spec.devices)
+    result = benchmark.pedantic(estimate, args=(setting, table), rounds=5, warmup_rounds=1)
+    assert len(result) == ROWS
+    rows_per_s = ROWS / benchmark.stats.stats.min
+    benchmark.extra_info["rows_per_s"] = round(rows_per_s)
+    assert rows_per_s >= BAR_ROWS_PER_S
