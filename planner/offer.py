@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lcplan.errors import BadInputError
 from lcplan.hardware import HardwareSpec
+from planner.analyse import setting_of
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest, Stage
 
@@ -36,8 +37,15 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
         return Offer(real or own[:1], (missing,))
-    notes = tuple(f"backend {name} is not offered: {why}" for name, why in verdicts.items() if why is not True)
-    return Offer(real, notes)
+    kernel = setting_of(request).kernel
+    if request.hardware.kind == "gpu" and kernel != "cudnn":
+        slow = f"head_dim={request.model.head_dim} is not one that cuDNN attention takes (multiples of 8 up to 128): {kernel} JAX runs instead"
+        return Offer(real, (slow, *_unreal(verdicts)))
+    return Offer(real, _unreal(verdicts))
+
+
+def _unreal(verdicts: dict[str, object]) -> tuple[str, ...]:
+    return tuple(f"backend {name} is not offered: {why}" for name, why in verdicts.items() if why is not True)
 
 
 def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: dict[str, object]) -> None:

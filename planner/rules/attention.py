@@ -9,10 +9,6 @@ from cost_models.table import StrategyTable
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code
 
-CUDNN_MAX_HEAD_DIM = 128
-"""cuDNN attention, forward and backward, on every GPU of the catalogue (jax's check_is_flash_attention, jax 0.10.1)."""
-CUDNN_HEAD_DIM_MULTIPLE = 8
-
 
 def _sequence(setting: Setting, table: StrategyTable) -> Mask:
     return setting.workload.seq_len % (table.context * table.tensor) != 0
@@ -58,23 +54,8 @@ def _say_ulysses(setting: Setting, strategy: Strategy) -> str:
     )
 
 
-def _head_dim(setting: Setting, table: StrategyTable) -> Mask:
-    head_dim = setting.model.head_dim
-    broken = setting.kernel == "cudnn" and (head_dim > CUDNN_MAX_HEAD_DIM or head_dim % CUDNN_HEAD_DIM_MULTIPLE != 0)
-    return np.full(len(table), broken)
-
-
-def _say_head_dim(setting: Setting, _: Strategy) -> str:
-    return (
-        f"head_dim={setting.model.head_dim} of {setting.model.name}: cuDNN attention takes multiples of "
-        f"{CUDNN_HEAD_DIM_MULTIPLE} up to "
-        f"{CUDNN_MAX_HEAD_DIM}; plan this model for a TPU"
-    )
-
-
 ATTENTION_RULES: tuple[Rule, ...] = (
     Rule("sequence", "mesh", _sequence, _say_sequence),
-    Rule("head-dim", "mesh", _head_dim, _say_head_dim),
     Rule("zigzag-chunks", "knob", _zigzag, _say_zigzag),
     Rule("ulysses-heads", "knob", _ulysses, _say_ulysses),
 )

@@ -50,7 +50,7 @@ def verdict(candidate: Candidate, request: SearchRequest) -> Text:
         "and communicators = "
         f"{format_bytes(need)} of {format_bytes(request.budget_bytes)}: "
     )
-    if best.fits:
+    if need <= request.budget_bytes:
         return Text(text + "fits", style="green")
     return Text(text + f"does not fit, {format_bytes(need - request.budget_bytes)} over", style="red")
 

@@ -1,0 +1,73 @@
+"""What a candidate is worth on each rung, and in which order candidates stand."""
+
+from dataclasses import replace
+
+import pytest
+
+from lcplan.measurement import Compiled, Timed
+from lcplan.strategy import Mesh, Strategy
+from planner.candidate import Candidate, objective_value, rank
+
+ESTIMATE = {"step_s": 2.0, "tokens_per_s": 500.0, "memory_bytes": {"total": 100}, "allowance_bytes": 10, "fits": True}
+
+
+def _candidate(devices=8, **estimate):
+    return Candidate(strategy=Strategy(mesh=Mesh(context=devices)), estimate=ESTIMATE | estimate)
+
+
+def _compiled(total=None, error=None):
+    common = {"rung": "compiled:target", "target": "gb200", "jax": "0.10.1", "finished_at": "2026-01-01T00:00:00+00:00"}
+    return Compiled(**common, compile_s=1.0, total_bytes=total, error=error)
+
+
+def _timed(step=None, error=None):
+    common = {"rung": "timed:full", "device": "cpu", "jax": "0.10.1", "finished_at": "2026-01-01T00:00:00+00:00"}
+    return Timed(**common, step_s=step, error=error)
+
+
+def test_modelled_until_something_better_is_known():
+    assert _candidate().best.to_json() == {
+        "rung": "modelled",
+        "step_s": 2.0,
+        "tokens_per_s": 500.0,
+        "memory_bytes": 100,
+        "fits": True,
+    }
+
+
+@pytest.mark.parametrize(("total", "fits"), [(190, True), (191, False)])
+def test_compiled_memory_with_the_allowance_decides_at_the_byte(total, fits):
+    candidate = _candidate().with_compiled(_compiled(total), 200)
+    assert candidate.compiled is not None
+    assert candidate.compiled.fits is fits
+    assert candidate.best.fits is fits
+    assert candidate.best.rung == "compiled:target"
+    assert candidate.estimate["fits"] is True, "the prediction stays as it was"
+
+
+def test_timed_seconds_replace_modelled_ones():
+    candidate = _candidate().with_compiled(_compiled(150), 200).with_timed(_timed(4.0))
+    assert candidate.best.step_s == 4.0
+    assert candidate.best.tokens_per_s == 250.0
+    assert candidate.best.memory_bytes == 150
+    assert candidate.best.rung == "timed:full"
+    assert candidate.estimate["step_s"] == 2.0
+
+
+def test_order_fits_then_over_budget_then_failed():
+    good, better = _candidate(), _candidate(16, step_s=0.5, tokens_per_s=2000.0)
+    over = _candidate(step_s=0.4, tokens_per_s=2500.0).with_compiled(_compiled(500), 200)
+    failed = _candidate(step_s=0.1, tokens_per_s=9000.0).with_compiled(_compiled(error="aborted"), 200)
+    assert rank([failed, over, good, better], "tokens_per_s") == [better, good, over, failed]
+    assert rank([failed, over, good, better], "tokens_per_s_per_device") == [better, good, over, failed]
+
+
+@pytest.mark.parametrize(("objective", "value"), [("tokens_per_s", 500.0), ("tokens_per_s_per_device", 62.5), ("step_s", -2.0)])
+def test_objectives(objective, value):
+    assert objective_value(_candidate(), objective) == value
+
+
+def test_a_failed_timing_does_not_win():
+    failed = replace(_candidate(), timed=_timed(error="loss is nan"))
+    assert not failed.best.fits
+    assert not failed.usable

@@ -1,0 +1,57 @@
+import pytest
+
+from lcplan.errors import BadInputError
+from planner.measure.backends import backend_verdict
+from planner.measure.toolchain import Toolchain
+from planner.offer import default_stage, offer
+
+
+def _toolchain(jax="0.10.1", gpu=True):
+    gpu_backends = {name: gpu if gpu is not True else backend_verdict(name, jax) for name in ("nccl", "nvshmem", "symmetric")}
+    return Toolchain(
+        python="python",
+        jax=jax,
+        versions={},
+        targets={"gpu": gpu, "tpu": True, "cpu": True},
+        backends={**gpu_backends, "ici": True, "host": True},
+    )
+
+
+def test_backends_that_are_real_enter_the_space(ask):
+    found = offer(_toolchain(), ask())
+    assert found.backends == ("nccl", "nvshmem", "symmetric")
+    assert found.notes == ()
+
+
+def test_a_jax_without_nvshmem_says_why(ask):
+    found = offer(_toolchain("0.10.2"), ask())
+    assert "nvshmem" not in found.backends
+    assert "backend nvshmem is not offered: jax 0.10.2 has no real nvshmem: 0.9.2 to 0.10.1 have it" in found.notes[0]
+
+
+def test_insisting_on_a_backend_that_is_not_real(ask):
+    with pytest.raises(BadInputError, match=r"--backend nvshmem: jax 0.12.0.1 has no real nvshmem.*--toolchain"):
+        offer(_toolchain("0.12.0.1"), ask(backend=("nvshmem",)))
+
+
+def test_a_backend_of_other_hardware(ask):
+    with pytest.raises(BadInputError, match=r"--backend ici: gb200-nvl72 has nccl, nvshmem, symmetric"):
+        offer(_toolchain(), ask(backend=("ici",)))
+
+
+def test_without_the_plugin_the_host_rung_is_announced(ask):
+    found = offer(_toolchain(gpu='no CUDA plugin: pip install "lcplan[gpu]"'), ask())
+    assert found.backends == ("nccl",)
+    assert "pip install" in found.notes[0]
+    assert "compiled:host" in found.notes[0]
+
+
+def test_only_the_host_is_surely_at_hand(ask):
+    assert default_stage(ask().hardware) == "compiled"
+    assert default_stage(ask("llama-tiny", "cpu-host", seq=1024, batch=8).hardware) == "timed"
+
+
+def test_a_head_too_wide_for_cudnn_is_announced(ask):
+    request = ask()
+    wide = request.model_copy(update={"model": request.model.model_copy(update={"head_dim": 256})})
+    assert offer(_toolchain(), wide).notes[0].startswith("head_dim=256 is not one that cuDNN attention takes")

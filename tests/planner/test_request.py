@@ -1,0 +1,47 @@
+import pytest
+
+from lcplan import catalog
+from lcplan.errors import BadInputError
+from planner.request import default_global_batch
+
+
+def test_too_many_devices(ask):
+    with pytest.raises(
+        BadInputError, match=r"devices=73 is more than the 72 of gb200-nvl72; ask for at most 72, or for more domains"
+    ):
+        ask(devices=73)
+
+
+def test_a_sliding_window_shorter_than_the_sequence_is_refused(ask):
+    with pytest.raises(
+        BadInputError, match=r"mistral-7b-v0.1 attends in a sliding window of 4096 tokens, which lcplan does not model"
+    ):
+        ask("mistral-7b-v0.1", seq=8192)
+    assert ask("mistral-7b-v0.1", seq=4096).workload.seq_len == 4096
+
+
+@pytest.mark.parametrize(
+    ("seq", "hw", "devices", "batch"),
+    [
+        (262144, "gb200-nvl72", None, 16),  # 4 Mi / 256 Ki
+        (3 * 2**19, "gb200-nvl72", None, 2),  # 4 Mi / 1.5 Mi, rounded down
+        (2**23, "gb200-nvl72", None, 1),  # at least one sequence
+        (1024, "cpu-host", 8, 8),  # one sequence a host device
+    ],
+)
+def test_default_global_batch(seq, hw, devices, batch):
+    assert default_global_batch(seq, catalog.hardware(hw), devices) == batch
+
+
+def test_warnings_of_a_request(ask):
+    told = "\n".join(ask().warnings)
+    assert "llama3-8b was trained on positions up to 8k; at 256k its RoPE must be extended" in told
+    assert ask("llama3.1-8b", seq=131072).warnings == ()
+    large = ask("llama3.1-8b", seq=131072, budget_bytes=2**40)
+    assert "the budget of 1.0 TiB is above the" in large.warnings[0]
+
+
+def test_one_folder_a_request(ask):
+    assert ask().slug == ask().slug
+    assert ask().slug != ask(batch=8).slug
+    assert ask().slug.startswith("llama3-8b-256k-gb200-nvl72-")
