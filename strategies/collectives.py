@@ -1,0 +1,49 @@
+"""The collectives of the step, by name, inside ``shard_map``: all lengths are local.
+
+Every one works on the leading dim, so that what moves is contiguous in memory, and is no operation at all over axes of
+size 1. docs/step.md lists who calls which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+from jaxtyping import Array, Float, Shaped
+
+
+def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
+    """Those of ``axes`` that have more than one rank."""
+    names = (axes,) if isinstance(axes, str) else tuple(axes)
+    return tuple(axis for axis in names if lax.axis_size(axis) > 1)
+
+
+def all_gather(x: Shaped[Array, "n ..."], axes: str | Sequence[str]) -> Shaped[Array, "N ..."]:
+    """Concatenate every rank's ``x`` along the leading dim."""
+    axes = larger_axes(axes)
+    return lax.all_gather(x, axes, tiled=True) if axes else x
+
+
+def reduce_scatter(x: Float[Array, "N ..."], axes: str | Sequence[str]) -> Float[Array, "n ..."]:
+    """Sum over ranks; keep this rank's part of the leading dim. The transpose of ``all_gather``."""
+    axes = larger_axes(axes)
+    return lax.psum_scatter(x, axes, tiled=True) if axes else x
+
+
+def all_reduce(tree: Any, axes: str | Sequence[str]) -> Any:
+    """Sum every array of ``tree`` over ranks. Never differentiated through: its transpose would sum twice."""
+    axes = larger_axes(axes)
+    return lax.psum(tree, axes) if axes else tree
+
+
+def all_max(x: Float[Array, "..."], axes: str | Sequence[str]) -> Float[Array, "..."]:
+    """Elementwise maximum over ranks."""
+    axes = larger_axes(axes)
+    return lax.pmax(x, axes) if axes else x
+
+
+def shift(x: Shaped[Array, "..."], axis: str) -> Shaped[Array, "..."]:
+    """Send ``x`` to the next rank of the ring, receive the previous rank's."""
+    size = lax.axis_size(axis)
+    return lax.ppermute(x, axis, [(rank, (rank + 1) % size) for rank in range(size)]) if size > 1 else x

@@ -1,0 +1,62 @@
+"""What this program cannot run, with the reason: checked before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lcplan.errors import BadInputError
+from strategies.schemes.layout import ZIGZAG_SCHEMES
+from strategies.spec import StepSpec
+
+
+def check(spec: StepSpec) -> None:
+    """Raise every reason at once.
+
+    Raises
+    ------
+    BadInputError
+        One line for each limit that the spec is against.
+    """
+    problems = [*_mesh(spec), *_features(spec)]
+    if problems:
+        raise BadInputError(problems)
+
+
+def _divides(part: tuple[str, int], whole: tuple[str, int], hint: str) -> Iterator[str]:
+    if whole[1] % part[1]:
+        yield f"{part[0]}={part[1]} does not divide {whole[0]}={whole[1]}; {hint}"
+
+
+def _mesh(spec: StepSpec) -> Iterator[str]:
+    model, mesh, workload = spec.model, spec.strategy.mesh, spec.workload
+    tensor = "tensor", mesh.tensor
+    for dim in ("heads", "d_ff", "vocab"):
+        yield from _divides(tensor, (dim, getattr(model, dim)), "choose a tensor size that divides it")
+    if model.kv_heads % mesh.tensor and mesh.tensor % model.kv_heads:
+        yield f"tensor={mesh.tensor} neither divides kv_heads={model.kv_heads} nor is a multiple of it; choose one that does"
+    shards = mesh.fsdp * mesh.context * (mesh.tensor if spec.kv_replicated else 1)
+    names = "fsdp x context x tensor" if spec.kv_replicated else "fsdp x context"
+    yield from _divides((names, shards), ("d_model", model.d_model), "every matrix is split over it along D")
+    parts = mesh.context * (2 if spec.strategy.scheme in ZIGZAG_SCHEMES and mesh.context > 1 else 1)
+    yield from _divides(("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), "use a power of two")
+    sequences = mesh.data * mesh.fsdp * spec.strategy.microbatches
+    yield from _divides(
+        ("data x fsdp x microbatches", sequences), ("global_batch", workload.global_batch), "every microbatch needs whole sequences"
+    )
+    tokens = workload.global_batch // sequences * (workload.seq_len // mesh.context)
+    yield from _divides(tensor, ("tokens of a microbatch on a context rank", tokens), "the residual stream is split over tensor")
+
+
+def _features(spec: StepSpec) -> Iterator[str]:
+    model, strategy = spec.model, spec.strategy
+    if strategy.mesh.expert > 1:
+        yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
+    if strategy.sharding_mode != "manual":
+        yield f"sharding_mode={strategy.sharding_mode} is not built; use manual"
+    if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:
+        yield (
+            f"model {model.name}: sliding_window={model.sliding_window} tokens is shorter than seq_len={spec.workload.seq_len};"
+            " the step attends to the whole sequence"
+        )
+    if spec.kernel == "cudnn" and spec.workload.precision != "bf16":
+        yield f"kernel cudnn has no precision {spec.workload.precision}; use blockwise"

@@ -1,0 +1,103 @@
+"""The two tensor-parallel products of a layer, each with its FSDP gather: ``column`` (in) and ``row`` (out).
+
+Each has a backward pass of its own, so that all its communication is visible in one place:
+
+* The weight gathered in the forward pass is a residual that no remat policy names. The backward pass gathers it again
+  (ZeRO-3), once, for the recomputed product and for the gradient of its input together.
+* The weight's gradient leaves its product in ``reduce`` dtype and is reduce-scattered at once: a whole gradient of one
+  matrix lives only between these two operations, and fp32 sums never pass through bf16.
+
+Inside ``shard_map``: all lengths are local. R rows of the residual stream (sequence-sharded over tensor), U = R * tensor
+tokens of the context rank. Matrices are stored D first; what follows D is flat in the products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from strategies.collectives import all_gather, reduce_scatter
+from strategies.mesh import STATE_AXES, TENSOR
+from strategies.spec import Numerics
+from strategies.vjp import with_backward
+
+Columns = tuple[Float[Array, "U ..."], ...]
+Shards = tuple[Float[Array, "d ..."], ...]
+
+
+@dataclass(frozen=True)
+class Gather:
+    """How the shard of a matrix (its leading dim D is split) becomes what this device multiplies by."""
+
+    numerics: Numerics
+    axes: tuple[str, ...] = STATE_AXES
+    heads: int | None = None
+    """Number of KV heads, where tensor ranks outnumber them: all are gathered, each rank keeps one (dim 2)."""
+
+    def collect(self, shard: Float[Array, "d ..."]) -> Float[Array, "D ..."]:
+        """Round, gather, and keep this rank's head."""
+        weight = all_gather(shard.astype(self.numerics.gather), self.axes).astype(self.numerics.compute)
+        return weight if self.heads is None else lax.dynamic_slice_in_dim(weight, own_head(self.heads), 1, axis=2)
+
+    def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "d ..."]:
+        """The transpose of ``collect``: sum over ranks, keep the shard, in fp32."""
+        if self.heads is not None:
+            shape = (*gradient.shape[:2], self.heads, *gradient.shape[3:])
+            gradient = lax.dynamic_update_slice_in_dim(jnp.zeros(shape, gradient.dtype), gradient, own_head(self.heads), axis=2)
+        return reduce_scatter(gradient, self.axes).astype(jnp.float32)
+
+
+def own_head(heads: int) -> Array:
+    """Which of ``heads`` KV heads this tensor rank attends to, where ranks outnumber heads."""
+    return lax.axis_index(TENSOR) * heads // lax.axis_size(TENSOR)
+
+
+def _flat(x: Float[Array, "n ..."]) -> Float[Array, "n X"]:
+    return x.reshape(x.shape[0], -1)
+
+
+def column(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...]) -> Columns:
+    """Gather the rows over tensor and multiply them by each matrix, whose columns are split over tensor: ``y = h W``."""
+    return with_backward(partial(_column_forward, how=how), partial(_column_backward, how=how))(h_RD, shards)
+
+
+def _column_forward(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...]) -> tuple[Columns, Any]:
+    h_UD = all_gather(h_RD, TENSOR)
+    weights = tuple(gather.collect(shard) for gather, shard in zip(how, shards, strict=True))
+    products = tuple((h_UD @ _flat(weight)).reshape(-1, *weight.shape[1:]) for weight in weights)
+    return products, (h_UD, weights)
+
+
+def _column_backward(residuals: Any, dys: Columns, *, how: tuple[Gather, ...]) -> tuple[Float[Array, "R D"], Shards]:
+    h_UD, weights = residuals
+    dh_UD = sum(_flat(dy) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True))
+    dshards = []
+    for gather, weight, dy in zip(how, weights, dys, strict=True):
+        dweight = jnp.matmul(h_UD.T, _flat(dy), preferred_element_type=gather.numerics.reduce)
+        dshards.append(gather.distribute(dweight.reshape(weight.shape)))
+    return reduce_scatter(dh_UD, TENSOR), tuple(dshards)
+
+
+def row(y: Float[Array, "U ..."], shard: Float[Array, "d ..."], *, how: Gather) -> Float[Array, "R D"]:
+    """Multiply by a matrix whose inputs are split over tensor, and reduce-scatter the sums to the rows: ``x = y W^T``."""
+    return with_backward(partial(_row_forward, how=how), partial(_row_backward, how=how))(y, shard)
+
+
+def _row_forward(y: Float[Array, "U ..."], shard: Float[Array, "d ..."], *, how: Gather) -> tuple[Float[Array, "R D"], Any]:
+    weight = how.collect(shard)
+    return reduce_scatter(_flat(y) @ _flat(weight).T, TENSOR), (y, weight)
+
+
+def _row_backward(
+    residuals: Any, dx_RD: Float[Array, "R D"], *, how: Gather
+) -> tuple[Float[Array, "U ..."], Float[Array, "d ..."]]:
+    y, weight = residuals
+    dx_UD = all_gather(dx_RD, TENSOR)
+    dy = (dx_UD @ _flat(weight)).reshape(y.shape)
+    dweight = jnp.matmul(dx_UD.T, _flat(y), preferred_element_type=how.numerics.reduce)
+    return dy, how.distribute(dweight.reshape(weight.shape))

@@ -1,0 +1,191 @@
+"""The decoder as flax nnx modules, written for ``shard_map``: parameters are shards, all lengths are local.
+
+B sequences, T positions of each and U = B T tokens on a context rank; R = U / tensor of these tokens in a device's residual
+stream, which is split over tensor wherever nothing multiplies it. N, K and F are this tensor rank's share. Parameters are
+fp32 masters; ``column`` and ``row`` gather their matrices, norms and biases act in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from strategies.embedding import embed
+from strategies.linear import Gather, column, own_head, row
+from strategies.loss import Hidden, Targets, vocabulary_loss
+from strategies.mesh import STATE_AXES, TENSOR
+from strategies.remat import name, remat
+from strategies.rope import Angles, angles, rotate
+from strategies.schemes import attend
+from strategies.schemes.layout import local_positions
+from strategies.spec import StepSpec
+
+_INITIAL_STD = 0.02  # Llama's and Qwen's initializer_range
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+}
+
+
+def _matrix(rngs: nnx.Rngs, *shape: int) -> nnx.Param:
+    return nnx.Param(_INITIAL_STD * jax.random.normal(rngs.params(), shape, jnp.float32))
+
+
+def _vector(*shape: int, fill: float = 0.0) -> nnx.Param:
+    return nnx.Param(jnp.full(shape, fill, jnp.float32))
+
+
+def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
+    """Root-mean-square norm over the last dim, in fp32; returned in the dtype of ``x``."""
+    wide = x.astype(jnp.float32)
+    return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
+
+
+def _biased(y: Float[Array, "..."], bias: nnx.Param | None) -> Float[Array, "..."]:
+    """In fp32, so that the bias's gradient is an fp32 sum over tokens."""
+    return y if bias is None else (y.astype(jnp.float32) + bias[...]).astype(y.dtype)
+
+
+class Attention(nnx.Module):
+    """RMSNorm, grouped-query attention with RoPE, output product."""
+
+    def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
+        self.spec = spec
+        model = spec.model
+        D, N, K, H = model.d_model, model.heads, model.kv_heads, model.head_dim
+        self.norm = _vector(D, fill=1.0)
+        self.query = _matrix(rngs, D, N, H)
+        self.key_value = _matrix(rngs, D, 2, K, H)
+        self.out = _matrix(rngs, D, N, H)
+        self.query_bias = _vector(N, H) if model.qkv_bias else None
+        self.key_value_bias = _vector(2, K, H) if model.qkv_bias else None
+        self.out_bias = _vector(D) if model.out_bias else None
+        self.query_norm = _vector(H, fill=1.0) if model.qk_norm else None
+        self.key_norm = _vector(H, fill=1.0) if model.qk_norm else None
+
+    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
+        """What attention adds to the residual stream."""
+        h_RD = rms_norm(x_RD, self.norm[...], self.spec.model.norm_eps)
+        q_BTNH, kv_2BTKH = self.heads(h_RD, rope)
+        o_BTNH = attend(q_BTNH, kv_2BTKH, spec=self.spec)
+        o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
+        return _biased(row(o_UNH, self.out[...], how=Gather(self.spec.numerics)), self.out_bias)
+
+    def heads(self, h_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "B T N H"], Float[Array, "2 B T K H"]]:
+        """Queries, and keys and values in one buffer, rotated by position.
+
+        Remat may keep them rotated; where a norm comes between, as they enter it, for the norm's gradient needs that.
+        """
+        numerics = self.spec.numerics
+        how = Gather(numerics), self._key_value_gather()
+        q_UNH, kv_U2KH = column(h_RD, (self.query[...], self.key_value[...]), how=how)
+        q_UNH, kv_U2KH = _biased(q_UNH, self.query_bias), _biased(kv_U2KH, self._key_value_bias())
+        length = self.spec.local_seq_len
+        q, k, v = (x.reshape(-1, length, *x.shape[1:]) for x in (q_UNH, kv_U2KH[:, 0], kv_U2KH[:, 1]))
+        q = self._positioned(q, self.query_norm, rope=rope, tensor="query")
+        k = self._positioned(k, self.key_norm, rope=rope, tensor="key")
+        return q, jnp.stack([k, name(v, "value")])
+
+    def _positioned(self, x: Float[Array, "B T N H"], norm: nnx.Param | None, *, rope: Angles, tensor: str) -> Array:
+        if norm is None:
+            return name(rotate(x, rope), tensor)
+        return rotate(rms_norm(name(x, tensor), norm[...], self.spec.model.norm_eps), rope)
+
+    def _key_value_gather(self) -> Gather:
+        if not self.spec.kv_replicated:
+            return Gather(self.spec.numerics)
+        return Gather(self.spec.numerics, axes=(*STATE_AXES, TENSOR), heads=self.spec.model.kv_heads)
+
+    def _key_value_bias(self) -> Float[Array, "2 K H"] | None:
+        bias = self.key_value_bias
+        if bias is None or not self.spec.kv_replicated:
+            return bias
+        return lax.dynamic_slice_in_dim(bias[...], own_head(self.spec.model.kv_heads), 1, axis=1)
+
+
+class FeedForward(nnx.Module):
+    """RMSNorm, gated product, activation, output product."""
+
+    def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
+        self.spec = spec
+        model = spec.model
+        D, F = model.d_model, model.d_ff
+        self.norm = _vector(D, fill=1.0)
+        self.gate_up = _matrix(rngs, D, 2, F)
+        self.down = _matrix(rngs, D, F)
+        self.gate_up_bias = _vector(2, F) if model.mlp_bias else None
+        self.down_bias = _vector(D) if model.mlp_bias else None
+
+    def __call__(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
+        """What the feed-forward layer adds to the residual stream."""
+        how = Gather(self.spec.numerics)
+        h_RD = rms_norm(x_RD, self.norm[...], self.spec.model.norm_eps)
+        (y_U2F,) = column(h_RD, (self.gate_up[...],), how=(how,))
+        y_U2F = _biased(y_U2F, self.gate_up_bias)
+        gate_UF, up_UF = name(y_U2F[:, 0], "gate"), name(y_U2F[:, 1], "up")
+        h_UF = _ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
+        return _biased(row(h_UF, self.down[...], how=how), self.down_bias)
+
+
+class Layer(nnx.Module):
+    """One decoder layer."""
+
+    def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
+        self.attention = Attention(spec, rngs)
+        self.feed_forward = FeedForward(spec, rngs)
+
+    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
+        """The residual stream, one layer on."""
+        x_RD = name(x_RD + self.attention(x_RD, rope), "attention_out")
+        return x_RD + self.feed_forward(x_RD)
+
+
+class Decoder(nnx.Module):
+    """Embedding, L layers with their parameters stacked on a leading dim, final norm, head."""
+
+    def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
+        self.spec = spec
+        model = spec.model
+        self.embedding = _matrix(rngs, model.vocab, model.d_model)
+        self.layers = _stack(spec, rngs)
+        self.norm = _vector(model.d_model, fill=1.0)
+        self.head = None if model.tied_embeddings else _matrix(rngs, model.vocab, model.d_model)
+
+    def loss(self, tokens_BT: Int[Array, "B T"], targets: Targets) -> Float[Array, ""]:
+        """This context rank's share of the mean loss (see ``vocabulary_loss``)."""
+        spec = self.spec
+        x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
+        h_RD = rms_norm(self._hidden(x_RD), self.norm[...], spec.model.norm_eps)
+        head = self.embedding if self.head is None else self.head
+        chunk = spec.strategy.loss_chunk_tokens
+        return vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
+
+    def _hidden(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
+        """Through all layers, one at a time. The scan's carry is all that a layer leaves behind, but for what remat keeps."""
+        spec = self.spec
+        positions = local_positions(spec.strategy.scheme, spec.local_seq_len)
+        rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions)
+        graph, shards = nnx.split(self.layers)
+
+        def layer(x_RD: Array, shards: nnx.State) -> tuple[Array, None]:
+            return nnx.merge(graph, shards)(x_RD, rope), None
+
+        return lax.scan(remat(layer, spec.strategy.remat), x_RD, shards)[0]
+
+
+def _stack(spec: StepSpec, rngs: nnx.Rngs) -> Any:
+    @nnx.split_rngs(splits=spec.model.layers)
+    @nnx.vmap(in_axes=0, out_axes=0)
+    def layers(rngs: nnx.Rngs) -> Layer:
+        return Layer(spec, rngs)
+
+    return layers(rngs)

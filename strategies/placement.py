@@ -1,0 +1,47 @@
+"""Where every parameter lies: the D dim of matrices over fsdp x context, heads, columns and vocabulary over tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+
+from strategies.mesh import STATE_AXES, TENSOR
+from strategies.spec import StepSpec
+
+_SPLIT = {
+    "embedding": P(TENSOR, STATE_AXES),  # V D
+    "head": P(TENSOR, STATE_AXES),  # V D
+    "query": P(STATE_AXES, TENSOR),  # D N H
+    "key_value": P(STATE_AXES, None, TENSOR),  # D 2 K H
+    "out": P(STATE_AXES, TENSOR),  # D N H
+    "gate_up": P(STATE_AXES, None, TENSOR),  # D 2 F
+    "down": P(STATE_AXES, TENSOR),  # D F
+    "query_bias": P(TENSOR),  # N H
+    "key_value_bias": P(None, TENSOR),  # 2 K H
+    "gate_up_bias": P(None, TENSOR),  # 2 F
+}
+_SPLIT_KV_REPLICATED = {
+    "key_value": P((*STATE_AXES, TENSOR)),
+    "key_value_bias": P(),
+}
+
+
+def partition_specs(spec: StepSpec, params: nnx.State) -> nnx.State:
+    """A PartitionSpec for each parameter, in the tree of ``params``; layers' parameters have a leading dim L that stays whole."""
+    split = _SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {})
+
+    def place(path: tuple[Any, ...], _: Any) -> P:
+        names = [part.key for part in path if isinstance(part, jax.tree_util.DictKey)]
+        own = split.get(names[-1], P())
+        return P(None, *own) if names[0] == "layers" else own
+
+    return jax.tree_util.tree_map_with_path(place, params)
+
+
+def axes_of(split: P) -> set[str]:
+    """All mesh axes that a PartitionSpec names."""
+    parts = (part if isinstance(part, tuple) else (part,) for part in split)
+    return {axis for part in parts for axis in part if axis is not None}

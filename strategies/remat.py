@@ -1,0 +1,28 @@
+"""Remat policies: which named tensors of a layer the forward pass keeps, as ``jax.checkpoint`` takes them.
+
+Every policy recomputes what has no name: norms, rotations, activations, and the gathers of rows and weights. ``none`` keeps
+every named tensor, so that no matrix product and no attention runs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Shaped
+
+from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES, RematName
+
+
+def name(x: Shaped[Array, "..."], tensor: str) -> Shaped[Array, "..."]:
+    """Mark ``x`` as the named tensor that policies speak of."""
+    assert tensor in NAMED_TENSORS
+    return checkpoint_name(x, tensor)
+
+
+def remat(layer: Callable[..., Any], policy: RematName) -> Callable[..., Any]:
+    """The layer under a policy. It runs inside a scan, whose loop already keeps the compiler from merging both passes."""
+    saved = jax.checkpoint_policies.save_only_these_names(*REMAT_POLICIES[policy])
+    return jax.checkpoint(layer, policy=saved, prevent_cse=False)

@@ -1,0 +1,89 @@
+"""Which chunk-kernel calls attend to another rank's keys: what a scheme does with the chunk in hand.
+
+Inside ``shard_map``: all lengths are local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from lcplan.strategy import Scheme
+from strategies.kernels.interface import Attended, ChunkKernel, Gradients
+from strategies.mesh import CONTEXT
+from strategies.schemes.layout import ZIGZAG_SCHEMES
+
+Part = Literal["all", "first half", "second half"]
+
+
+@dataclass(frozen=True)
+class View:
+    """The queries that see anything of another rank's chunk, and the keys that they all see whole."""
+
+    queries: Part
+    keys: Part
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a rank sees of the chunk of a rank before it and of a rank after it; None is nothing."""
+
+    kernel: ChunkKernel
+    before: View | None
+    after: View | None
+
+    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, owner: Int[Array, ""]) -> Attended:
+        """Attention to the chunk of ``owner``: zeros and a log-sum-exp of minus infinity for queries that see nothing."""
+        B, T, N, _ = q.shape
+        nothing = Attended(jnp.zeros_like(q), jnp.full((B, N, T), -jnp.inf, jnp.float32))
+
+        def attend(view: View) -> Attended:
+            queries, keys = _span(view.queries, T), _span(view.keys, T)
+            o, lse = self.kernel.forward(q[:, queries], kv[:, :, keys], mask="full")
+            return Attended(nothing.o.at[:, queries].set(o), nothing.lse.at[:, :, queries].set(lse))
+
+        return self._choose(attend, nothing, owner=owner)
+
+    def backward(
+        self,
+        q: Float[Array, "B T N H"],
+        kv: Float[Array, "2 B T K H"],
+        *,
+        attended: Attended,
+        do: Float[Array, "B T N H"],
+        owner: Int[Array, ""],
+    ) -> Gradients:
+        """This rank's share of the gradients from the chunk of ``owner``: zeros where nothing was seen."""
+        nothing = Gradients(jnp.zeros_like(q), jnp.zeros_like(kv))
+
+        def attend(view: View) -> Gradients:
+            queries, keys = _span(view.queries, q.shape[1]), _span(view.keys, q.shape[1])
+            seen = Attended(attended.o[:, queries], attended.lse[:, :, queries])
+            dq, dkv = self.kernel.backward(q[:, queries], kv[:, :, keys], attended=seen, do=do[:, queries], mask="full")
+            return Gradients(nothing.dq.at[:, queries].set(dq), nothing.dkv.at[:, :, keys].set(dkv))
+
+        return self._choose(attend, nothing, owner=owner)
+
+    def _choose(self, attend: Callable[[View], Any], nothing: Any, *, owner: Int[Array, ""]) -> Any:
+        """Only the call that this rank needs runs."""
+
+        def branch(view: View | None) -> Any:
+            return nothing if view is None else attend(view)
+
+        return lax.cond(owner < lax.axis_index(CONTEXT), lambda: branch(self.before), lambda: branch(self.after))
+
+
+def pattern_of(scheme: Scheme, kernel: ChunkKernel) -> Pattern:
+    """The pattern of a scheme's layout (``strategies.schemes.layout`` says why)."""
+    if scheme in ZIGZAG_SCHEMES:
+        return Pattern(kernel, before=View("all", "first half"), after=View("second half", "all"))
+    return Pattern(kernel, before=View("all", "all"), after=None)
+
+
+def _span(part: Part, length: int) -> slice:
+    return {"all": slice(0, length), "first half": slice(0, length // 2), "second half": slice(length // 2, length)}[part]

@@ -1,0 +1,183 @@
+"""The train step: loss and gradients in one ``shard_map``, then AdamW on the sharded arrays. docs/step.md is its contract."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+
+from strategies.collectives import all_reduce
+from strategies.limits import check
+from strategies.loss import IGNORE, Targets
+from strategies.mesh import BATCH_AXES, CONTEXT
+from strategies.model import Decoder
+from strategies.optimizer import adamw
+from strategies.placement import axes_of, partition_specs
+from strategies.schemes.layout import token_order
+from strategies.spec import StepSpec
+
+__all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
+
+_TOKENS = P(BATCH_AXES, CONTEXT)
+
+
+class Batch(NamedTuple):
+    """Token ids and what each should predict, ``B/(data, fsdp) T/context``, in the order that the scheme's ranks hold them."""
+
+    tokens_BT: Int[Array, "B T"]
+    targets_BT: Int[Array, "B T"]
+    """Next tokens; ``-1`` where there is none to predict."""
+
+
+class TrainState(NamedTuple):
+    """What a step takes and gives back: fp32 master parameters, the optimizer's moments, steps done."""
+
+    params: nnx.State
+    optimizer: Any
+    step: Int[Array, ""]
+
+
+class Metrics(NamedTuple):
+    """Of the step just done."""
+
+    loss: Float[Array, ""]
+    """Mean over all tokens that have a target."""
+    gradient_norm: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """The step of one StepSpec on one mesh (of real devices or of a topology)."""
+
+    spec: StepSpec
+    mesh: Mesh
+    jitted: Any
+    """``jax.jit`` of (state, batch) -> (state, metrics); the state is donated."""
+    state_shardings: TrainState
+
+    def abstract_arguments(self) -> tuple[TrainState, Batch]:
+        """Shapes with shardings, for ``jitted.lower(*abstract_arguments())``."""
+        state = jax.eval_shape(_initial_state(self.spec), jax.eval_shape(lambda: jax.random.key(0)))
+        shape = self.spec.workload.global_batch, self.spec.workload.seq_len
+        tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(self.mesh, _TOKENS))
+        return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens)
+
+    def init(self, key: Array) -> TrainState:
+        """A random state, each shard made where it lies."""
+        return jax.jit(_initial_state(self.spec), out_shardings=self.state_shardings)(key)
+
+    def example_batch(self, key: Array) -> Batch:
+        """Random tokens with their next tokens as targets, in the scheme's order."""
+        workload, strategy = self.spec.workload, self.spec.strategy
+        order = token_order(strategy.scheme, seq_len=workload.seq_len, context=strategy.mesh.context)
+        shape = workload.global_batch, workload.seq_len + 1
+        tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
+        batch = Batch(tokens[:, order], tokens[:, order + 1])
+        return jax.device_put(batch, NamedSharding(self.mesh, _TOKENS))
+
+
+def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
+    """The train step of ``spec`` on ``mesh`` (see ``strategies.mesh.build_mesh``).
+
+    Raises
+    ------
+    BadInputError
+        The program cannot run this model or workload under this strategy; all reasons at once.
+    """
+    check(spec)
+    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
+    specs = partition_specs(spec, params)
+    optimizer = adamw(spec.strategy.moments_dtype)
+    loss_and_gradients = jax.shard_map(
+        _LossAndGradients(spec, graph, specs), mesh=mesh, in_specs=(specs, _TOKENS), out_specs=(P(), specs), check_vma=False
+    )
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        loss, gradients = loss_and_gradients(state.params, batch)
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients))
+
+    shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)
+    tokens, everywhere = NamedSharding(mesh, _TOKENS), NamedSharding(mesh, P())
+    jitted = jax.jit(step, donate_argnums=0, in_shardings=(shardings, tokens), out_shardings=(shardings, everywhere))
+    return TrainStep(spec, mesh, jitted, shardings)
+
+
+@dataclass(frozen=True)
+class _LossAndGradients:
+    """The part inside ``shard_map``: all lengths are local."""
+
+    spec: StepSpec
+    graph: Any
+    specs: nnx.State
+
+    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
+        """Mean loss over the whole batch, and every gradient where its parameter lies."""
+        tokens_over = (*BATCH_AXES, CONTEXT)
+        valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
+        share_and_gradients = jax.value_and_grad(self._loss_share)
+        scale = 1 / valid.astype(jnp.float32)
+        loss, gradients = _accumulate(
+            lambda batch: share_and_gradients(params, batch, scale), batch, microbatches=self.spec.strategy.microbatches
+        )
+        return all_reduce(loss, tokens_over), self._summed(gradients)
+
+    def _loss_share(self, params: nnx.State, batch: Batch, scale: Array) -> Float[Array, ""]:
+        """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
+        model = nnx.merge(self.graph, params)
+        return model.loss(batch.tokens_BT, Targets(batch.targets_BT.reshape(-1), scale))
+
+    def _summed(self, gradients: nnx.State) -> nnx.State:
+        """Sum every gradient over the axes that replicate its parameter: matrices over data, norms over all."""
+        leaves, tree = jax.tree.flatten(gradients)
+        groups = defaultdict(list)
+        for index, split in enumerate(jax.tree.leaves(self.specs, is_leaf=lambda x: isinstance(x, P))):
+            replicated = tuple(axis for axis in self.spec.strategy.axis_order if axis not in axes_of(split))
+            groups[replicated].append(index)
+        for axes, indices in groups.items():
+            for index, leaf in zip(indices, all_reduce([leaves[i] for i in indices], axes), strict=True):
+                leaves[index] = leaf
+        return jax.tree.unflatten(tree, leaves)
+
+
+def _accumulate(function: Callable[[Batch], Any], batch: Batch, *, microbatches: int) -> Any:
+    """The sum of ``function`` over microbatches, one after another; sharded gradients add up in place, nothing is reduced."""
+    if microbatches == 1:
+        return function(batch)
+    parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), batch)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, jax.tree.map(lambda x: x[0], parts)))
+    return lax.scan(lambda total, part: (jax.tree.map(jnp.add, total, function(part)), None), zero, parts)[0]
+
+
+def _initial_state(spec: StepSpec) -> Callable[[Array], TrainState]:
+    def state(key: Array) -> TrainState:
+        params = nnx.state(Decoder(spec, nnx.Rngs(params=key)), nnx.Param)
+        return TrainState(params, adamw(spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
+
+    return state
+
+
+def _state_shardings(mesh: Mesh, *, specs: nnx.State, params: nnx.State, optimizer: Any) -> TrainState:
+    """Moments lie where their parameters lie; counters are on every device."""
+    everywhere = NamedSharding(mesh, P())
+    placed = jax.tree.map(lambda split: NamedSharding(mesh, split), specs, is_leaf=lambda x: isinstance(x, P))
+    moments = optax.tree_map_params(
+        optimizer, lambda _, sharding: sharding, jax.eval_shape(optimizer.init, params), placed,
+        transform_non_params=lambda _: everywhere,
+    )
+    return TrainState(placed, moments, everywhere)
+
+
+def _with_sharding(shape: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)

@@ -1,0 +1,22 @@
+"""Functions with a backward pass of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def with_backward(forward: Callable[..., tuple[Any, Any]], backward: Callable[[Any, Any], tuple[Any, ...]]) -> Callable[..., Any]:
+    """The function whose value and residuals are ``forward(*operands)``, and whose gradients are ``backward(residuals, cotangent)``.
+
+    What is static about either is bound beforehand (``functools.partial``), so that operands are all that is left.
+    """
+
+    @jax.custom_vjp
+    def function(*operands: Any) -> Any:
+        return forward(*operands)[0]
+
+    function.defvjp(forward, backward)
+    return function
