@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import json
+import types
+from reprlib import Repr
+from typing import Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lcplan.errors import BadInputError
+from lcplan.suggest import NEAR, hint
+
+_SHORT = Repr()
+"""Bounded in depth and length: a value of nested aliases would print as billions of items."""
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxstring = 2, 3, 4, 60
 
 
 class Frozen(BaseModel):
@@ -16,39 +24,76 @@ class Frozen(BaseModel):
 
     @classmethod
     def read(cls, data: Any, where: str) -> Self:
-        """Validate ``data`` (from a user's file called ``where``).
+        """Validate the plain values of a file called ``where``: strictly, so that ``true`` and ``"8"`` are no numbers.
 
         Raises
         ------
         BadInputError
             With one line for every problem: the key, what is wrong and the value.
         """
+        if not isinstance(data, dict):
+            raise BadInputError(f"{where}: a mapping of keys to values was expected, this is {_plain_name(data)}")
         try:
-            return cls.model_validate(data)
+            return cls.model_validate_json(json.dumps(data, default=_plain), strict=True)
         except ValidationError as error:
-            raise BadInputError([_line(where, problem, cls) for problem in error.errors()]) from None
+            unknown_first = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+            raise BadInputError([_line(where, problem, cls) for problem in unknown_first]) from None
+        except (TypeError, ValueError) as error:  # keys that are no text, values that contain themselves
+            raise BadInputError(f"{where}: not plain values: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+def _plain_name(data: Any) -> str:
+    names = {list: "a list", str: "text", type(None): "empty", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(data), type(data).__name__)
 
 
 def _line(where: str, problem: Any, cls: type[BaseModel]) -> str:
-    key = ".".join(str(part) for part in problem["loc"])
+    loc = problem["loc"]
+    key = ".".join(str(part) for part in loc)
     if problem["type"] == "extra_forbidden":
-        near = _near(str(problem["loc"][-1]), cls, problem["loc"][:-1])
-        return f"{where}: unknown key {key!r}{near}"
+        return f"{where}: unknown key {key!r}{_way_out(str(loc[-1]), cls, loc[:-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing key {key!r}"
-    value = repr(problem.get("input"))
-    return f"{where}: {key or 'content'}: {problem['msg']} (got {value[:80]})"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    before = f"{where}: {key}: " if key else f"{where}: "
+    if problem["type"] == "value_error":
+        return before + message
+    return f"{before}{message} (got {_SHORT.repr(problem.get('input'))})"
 
 
-def _near(word: str, cls: type[BaseModel], path: tuple[str | int, ...]) -> str:
-    from difflib import get_close_matches
+def _way_out(word: str, cls: type[BaseModel], path: tuple[str | int, ...]) -> str:
+    """Near names among the keys beside the unknown one, else among those one level deeper, else the keys beside it."""
+    beside = fields_at(cls, path)
+    deeper = [f"{name}.{inner}" for name in beside for inner in fields_at(cls, (*path, name))]
+    near = hint(word, beside)
+    if near.startswith(NEAR):
+        return near
+    nested = hint(word, (name.partition(".")[2] for name in deeper))
+    if nested.startswith(NEAR):
+        closest = next(name for name in deeper if f"'{name.partition('.')[2]}'" in nested)
+        return f"{NEAR}{closest!r}?"
+    return near
 
-    fields: list[str] = list(cls.model_fields)
-    if path:  # a nested model: its own names are found by walking the annotations
-        model: Any = cls
-        for part in path:
-            info = getattr(model, "model_fields", {}).get(part)
-            model = getattr(info, "annotation", None)
-        fields = list(getattr(model, "model_fields", {}))
-    close = get_close_matches(word, fields, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(sorted(fields))}" if fields else ""
+
+def fields_at(cls: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """Names of the fields of the model that ``path`` of field names leads to; none where it leads to no model."""
+    model: type[BaseModel] | None = cls
+    for part in path:
+        if isinstance(part, int) or model is None:
+            continue
+        info = model.model_fields.get(part)
+        model = model_in(info.annotation) if info else None
+    return list(model.model_fields) if model else []
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation holds: itself, the one of ``Model | None``, or that of a container's items."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) in (Union, types.UnionType, tuple, list, dict):
+        return next((found for arg in get_args(annotation) if (found := model_in(arg))), None)
+    return None

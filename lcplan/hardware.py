@@ -70,7 +70,7 @@ class Allowance(Frozen):
     """Memory beyond the executable's own need: runtime and context, communicators, allocator fragmentation."""
 
     usable_ratio: Figure
-    """Share of ``hbm_bytes`` that the job may fill: pool and communicators. The rest is the context's, the driver's, the runtime's."""
+    """Share of ``hbm_bytes`` that the job may fill: pool and communicators. The context, driver and runtime have the rest."""
     runtime_bytes: Figure
     """What a run takes in the pool beyond what the executable says: autotuned workspaces, fragmentation [bytes]."""
     communicator_bytes: Figure
@@ -107,7 +107,7 @@ class HardwareSpec(Frozen):
     devices_per_chip: Annotated[int, Field(gt=0)] = 1
     topology_name: str | None = None
     """TPU: libtpu's name of the topology, for example ``v5p:4x4x2``."""
-    topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
+    topology_options: dict[str, str | int | bool | tuple[int, ...]] = Field(default_factory=dict)
     """TPU: further options of get_topology_desc (megacore)."""
     allowance: Allowance
     notes: tuple[str, ...] = ()
@@ -121,7 +121,8 @@ class HardwareSpec(Frozen):
             problems.append(f"domains={self.domains} need a network_link between them")
         if self.torus is not None and prod(self.torus) * self.devices_per_chip != self.domain_size:
             shape = "x".join(map(str, self.torus))
-            problems.append(f"torus={shape} with devices_per_chip={self.devices_per_chip} is not domain_size={self.domain_size}")
+            chip = f"devices_per_chip={self.devices_per_chip}"
+            problems.append(f"torus={shape} with {chip} is not domain_size={self.domain_size}")
         if self.torus_wrap is not None and len(self.torus_wrap) != len(self.torus or ()):
             problems.append(f"torus_wrap has {len(self.torus_wrap)} dims, torus has {len(self.torus or ())}")
         if problems:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import Field
+
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
@@ -52,9 +54,9 @@ class Plan(Frozen):
     strategy: Strategy
     evidence: Evidence
     xla_flags: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     launch: Launch
-    toolchain: dict[str, str] = {}
+    toolchain: dict[str, str] = Field(default_factory=dict)
 
     @property
     def mesh_axes(self) -> tuple[AxisName, ...]:
@@ -77,9 +79,14 @@ class Plan(Frozen):
         """
         data = read_yaml(path)
         version = data.get("schema_version") if isinstance(data, dict) else None
-        if isinstance(version, int) and version > PLAN_SCHEMA_VERSION:
+        if version is None:
+            raise BadInputError(f"{path}: not a plan: missing key 'schema_version'")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise BadInputError(f"{path}: schema_version: {version!r:.40} is not a whole number from 1")
+        if version > PLAN_SCHEMA_VERSION:
             raise BadInputError(
-                f"{path}: schema_version {version} is newer than the {PLAN_SCHEMA_VERSION} that this lcplan reads; upgrade lcplan"
+                f"{path}: schema_version {version} is newer than the {PLAN_SCHEMA_VERSION} that this lcplan reads; "
+                "upgrade lcplan"
             )
         return cls.read(data, str(path))
 

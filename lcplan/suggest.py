@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+NEAR = "; did you mean "
 MANY = 12
 """Up to so many known names are listed in full where none is near."""
 
@@ -21,7 +22,7 @@ def hint(word: str, known: Iterable[str]) -> str:
     lower = {name.lower(): name for name in names}
     near = [lower[name] for name in get_close_matches(word.lower(), lower, n=3, cutoff=0.6)]
     if near:
-        return f"; did you mean {' or '.join(repr(name) for name in near)}?"
+        return f"{NEAR}{' or '.join(repr(name) for name in near)}?"
     if not names:
         return ""
     more = f", ... ({len(names)} in all)" if len(names) > MANY else ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from decimal import Decimal
 
 from lcplan.errors import BadInputError
 
@@ -27,17 +29,40 @@ _TOKENS = {"": 1, "k": 2**10, "m": 2**20}
 _NUMBER = re.compile(r"\s*([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def _parse(text: str, suffixes: dict[str, int], what: str, example: str) -> int:
+_SECONDS: dict[str, int | Decimal] = {"": 1, "s": 1, "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
+_FLOP = {"": 1, "flop": 1, "gflop": 10**9, "tflop": 10**12, "pflop": 10**15}
+_WATT = {"": 1, "w": 1, "kw": 1000}
+_LARGEST = 2.0**70
+"""Above any size, rate or count that lcplan knows; larger inputs are typing errors."""
+
+
+def _quantity(text: str, suffixes: Mapping[str, int | Decimal], *, what: str, example: str) -> Decimal:
+    """A number above zero with one of the suffixes, exactly."""
     match = _NUMBER.fullmatch(text)
     if not match or match[2].lower() not in suffixes:
         known = ", ".join(s for s in suffixes if s)
-        raise BadInputError(f"{what} {text!r} is not a number with an optional suffix ({known}); write for example {example}")
-    value = float(match[1]) * suffixes[match[2].lower()]
-    if not math.isfinite(value) or value <= 0:
-        raise BadInputError(f"{what} {text!r} is not above zero; write for example {example}")
-    if value != int(value) and value < 2**20:
-        raise BadInputError(f"{what} {text!r} is not a whole number; write for example {example}")
+        raise BadInputError(
+            f"{what} {text!r:.60} is not a number with an optional suffix ({known}); write for example {example}"
+        )
+    if not abs(float(match[1])) <= _LARGEST:
+        raise BadInputError(f"{what} {text!r:.60} is too large; write for example {example}")
+    value = Decimal(match[1]) * suffixes[match[2].lower()]
+    if value <= 0:
+        raise BadInputError(f"{what} {text!r:.60} is not above zero; write for example {example}")
+    if value > _LARGEST:
+        raise BadInputError(f"{what} {text!r:.60} is too large; write for example {example}")
+    return value
+
+
+def _whole(text: str, suffixes: Mapping[str, int | Decimal], *, what: str, example: str) -> int:
+    value = _quantity(text, suffixes, what=what, example=example)
+    if value != int(value) and value < MIB:  # 1.7GiB is no whole number of bytes and means what it says
+        raise BadInputError(f"{what} {text!r:.60} is not a whole number; write for example {example}")
     return int(value)
+
+
+def _per_second(text: str) -> str:
+    return re.sub(r"\s*/\s*s\s*$", "", text)
 
 
 def parse_bytes(text: str, what: str = "size") -> int:
@@ -46,7 +71,7 @@ def parse_bytes(text: str, what: str = "size") -> int:
     >>> parse_bytes("80GiB") == 80 * 2**30
     True
     """
-    return _parse(text, _BYTES, what, "80GiB")
+    return _whole(text, _BYTES, what=what, example="80GiB")
 
 
 def parse_tokens(text: str, what: str = "sequence length") -> int:
@@ -55,7 +80,43 @@ def parse_tokens(text: str, what: str = "sequence length") -> int:
     >>> parse_tokens("256k")
     262144
     """
-    return _parse(text, _TOKENS, what, "262144, 256k or 1m")
+    return _whole(text, _TOKENS, what=what, example="262144, 256k or 1m")
+
+
+def parse_bytes_per_s(text: str, what: str = "bandwidth") -> float:
+    """``25GB/s`` or plain bytes a second, in bytes/s. Bits are refused: say bytes.
+
+    >>> parse_bytes_per_s("25GB/s")
+    25000000000.0
+    """
+    return float(_quantity(_per_second(text), _BYTES, what=what, example="25GB/s"))
+
+
+def parse_flop_per_s(text: str, what: str = "compute rate") -> float:
+    """``989TFLOP/s`` or plain FLOP a second, in FLOP/s.
+
+    >>> parse_flop_per_s("989 TFLOP/s")
+    989000000000000.0
+    """
+    return float(_quantity(_per_second(text), _FLOP, what=what, example="989TFLOP/s"))
+
+
+def parse_seconds(text: str, what: str = "time") -> float:
+    """``5us`` or plain seconds, in seconds.
+
+    >>> parse_seconds("5us")
+    5e-06
+    """
+    return float(_quantity(text, _SECONDS, what=what, example="5us"))
+
+
+def parse_watts(text: str, what: str = "power") -> float:
+    """``700W`` or plain watts, in watts.
+
+    >>> parse_watts("1.2kW")
+    1200.0
+    """
+    return float(_quantity(text, _WATT, what=what, example="700W"))
 
 
 def format_bytes(value: float) -> str:

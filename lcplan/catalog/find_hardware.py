@@ -41,21 +41,39 @@ def hardware(text: str) -> HardwareSpec:
         Unknown name (with near names), no such slice, or an unreadable or wrong file.
     """
     text = text.strip()
-    name = text.lower()
-    whole = _named(name, domains=1)
-    if whole:
-        return whole
-    match = _COUNTED.fullmatch(name)
-    if match and (counted := _named(match[1], domains=_count(text, int(match[2])))):
-        return counted
-    if is_path(text):
+    found = _found(text)
+    if found is None and is_path(text):
         from lcplan.userspec import read_hardware
 
         return read_hardware(Path(text))
+    return found or named(text)
+
+
+def named(text: str) -> HardwareSpec:
+    """The hardware of a catalogue name, with or without ``xN``, or of an accelerator type.
+
+    Raises
+    ------
+    BadInputError
+        Unknown name, or no such slice.
+    """
+    found = _found(text)
+    if found is not None:
+        return found
+    match = _COUNTED.fullmatch(text.lower())
     raise BadInputError(
-        f"unknown hardware {text!r}{hint(match[1] if match else name, _examples())} "
-        "`lcplan catalog hardware` lists all; `xN` behind a name is N domains, and the path of a YAML spec works too"
+        f"unknown hardware {text!r:.80}{hint(match[1] if match else text, _examples())} "
+        "`lcplan catalog hardware` lists all; xN behind a name is N domains, and the path of a YAML spec works too"
     )
+
+
+def _found(text: str) -> HardwareSpec | None:
+    name = text.lower()
+    whole = _one(name, domains=1)
+    match = _COUNTED.fullmatch(name)
+    if whole or not match:
+        return whole
+    return _one(match[1], domains=_count(text, int(match[2])))
 
 
 def _count(text: str, count: int) -> int:
@@ -64,7 +82,7 @@ def _count(text: str, count: int) -> int:
     return count
 
 
-def _named(name: str, *, domains: int) -> HardwareSpec | None:
+def _one(name: str, *, domains: int) -> HardwareSpec | None:
     """``domains`` of a catalogue name or accelerator type; None if there is no such name."""
     name = ALIASES.get(name, name)
     if name in tpu.family_names():

@@ -25,14 +25,25 @@ def model(name_or_path: str) -> ModelSpec:
         Unknown name (with near names), unreadable or wrong file, or an architecture that lcplan does not model.
     """
     text = name_or_path.strip()
+    if not folder.has("models", text.lower()) and is_path(text):
+        return _from_file(Path(text))
+    return named(text)
+
+
+def named(text: str) -> ModelSpec:
+    """The catalogue's model of this name.
+
+    Raises
+    ------
+    BadInputError
+        Unknown name.
+    """
     name = text.lower()
     if folder.has("models", name):
         return ModelSpec.read(*folder.read("models", name))
-    if is_path(text):
-        return _from_file(Path(text))
     raise BadInputError(
-        f"unknown model {text!r}{hint(name, model_names())} "
-        "`lcplan catalog models` lists all; a path of a config.json, of a folder with one, or of a YAML spec works too"
+        f"unknown model {text!r:.80}{hint(name, model_names())} "
+        "`lcplan catalog models` lists all; the path of a config.json, of a folder with one, or of a YAML spec works too"
     )
 
 

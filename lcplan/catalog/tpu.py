@@ -49,7 +49,7 @@ class TpuFamily(Frozen):
     """Which dims close to a ring: all of them in slices of whole cubes, or those of 16 chips."""
     ici_link: Link
     network_link: Link
-    topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
+    topology_options: dict[str, str | int | bool | tuple[int, ...]] = Field(default_factory=dict)
     allowance: Allowance
     notes: tuple[str, ...] = ()
 

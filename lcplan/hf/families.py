@@ -1,0 +1,68 @@
+"""The ``model_type`` values that lcplan's train step computes exactly, and what their classes take for granted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Family:
+    """Defaults and fixed parts of one ``model_type``.
+
+    ``qkv_bias``, ``out_bias``, ``mlp_bias`` are True, False, or the config key that decides (with ``bias_default`` where it is
+    absent). ``window`` says when ``sliding_window`` counts: never, always, or with ``use_sliding_window``.
+    """
+
+    spec_family: Literal["llama", "mistral", "qwen2", "qwen3"]
+    architectures: tuple[str, ...]
+    """Classes of ``architectures`` that are this decoder with a head; the first is the usual one."""
+    kv_heads: int | None = None
+    """Default of num_key_value_heads where the key is absent; None: as many as query heads."""
+    head_dim: int | None = None
+    """Default of head_dim where the key is absent; None: hidden_size / num_attention_heads."""
+    window: Literal["never", "always", "with-flag"] = "never"
+    window_default: int | None = None
+    qkv_bias: bool | str = False
+    out_bias: bool | str = False
+    mlp_bias: bool | str = False
+    bias_default: bool = False
+    qk_norm: bool = False
+    eps: float = 1e-6
+    theta: float = 10000.0
+    scalings: tuple[str, ...] = ("default", "linear", "dynamic", "llama3", "yarn")
+    """``rope_type`` values that the class computes as ModelSpec's Rope says."""
+    ignored: tuple[str, ...] = ()
+    """Keys that would change another class but that this one does not read."""
+
+
+FAMILIES: dict[str, Family] = {
+    "llama": Family("llama", ("LlamaForCausalLM",), qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
+    "mistral": Family("mistral", ("MistralForCausalLM",), kv_heads=8, window="always", window_default=4096),
+    "qwen2": Family(
+        "qwen2",
+        ("Qwen2ForCausalLM",),
+        kv_heads=32,
+        window="with-flag",
+        window_default=4096,
+        qkv_bias=True,
+        ignored=("attention_bias",),
+    ),
+    "qwen3": Family(
+        "qwen3",
+        ("Qwen3ForCausalLM",),
+        kv_heads=32,
+        head_dim=128,
+        window="with-flag",
+        window_default=4096,
+        qkv_bias="attention_bias",
+        out_bias="attention_bias",
+        qk_norm=True,
+    ),
+    # Phi-3 stores query, key and value as one matrix and gate and up as another: the same numbers, the same step. It reads
+    # every scaled rope as "longrope", which lcplan does not have.
+    "phi3": Family("llama", ("Phi3ForCausalLM",), window="always", eps=1e-5, scalings=("default",)),
+    "internlm": Family("llama", ("InternLMForCausalLM",), qkv_bias="bias", out_bias="bias", bias_default=True),
+    "internlm2": Family("llama", ("InternLM2ForCausalLM",), qkv_bias="bias", out_bias="bias", bias_default=True),
+    "yi": Family("llama", ("YiForCausalLM", "LlamaForCausalLM"), eps=1e-5, theta=5000000.0),
+}

@@ -1,0 +1,133 @@
+"""Users' own YAML specs of models and hardware: whole ones, or a catalogue entry with changes.
+
+The format is described in docs/specs.md. Beyond the fields of the specs there is ``base`` (a catalogue name), and a figure may
+be a bare number or a size with a unit, which gets the file as its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from lcplan import units
+from lcplan.errors import BadInputError
+from lcplan.frozen import model_in
+from lcplan.hardware import Figure, HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.textfile import read_yaml
+
+_PARSERS: tuple[tuple[str, Callable[[str, str], float]], ...] = (
+    ("_bytes_per_s", units.parse_bytes_per_s),
+    ("_flop_per_s", units.parse_flop_per_s),
+    ("_bytes", units.parse_bytes),
+    ("_s", units.parse_seconds),
+    ("_w", units.parse_watts),
+)
+"""By the unit at the end of a field's name; the first match counts."""
+
+
+def read_model(path: Path) -> ModelSpec:
+    """A model's YAML spec, or a config.json's keys written as YAML.
+
+    Raises
+    ------
+    BadInputError
+        Unreadable, not a mapping, unknown or missing keys, wrong values, an unknown base.
+    """
+    data = _mapping(path)
+    if "model_type" in data:
+        from lcplan.hf import from_config
+
+        return from_config(data, path.stem, where=str(path))
+    base, own = _base(data, path)
+    if base is not None:
+        from lcplan.catalog.find_model import named
+
+        data = merge(_dump(named, base, path), own | data)
+    return ModelSpec.read(own | data, str(path))
+
+
+def read_hardware(path: Path) -> HardwareSpec:
+    """A hardware's YAML spec.
+
+    Raises
+    ------
+    BadInputError
+        As ``read_model``.
+    """
+    if path.suffix.lower() == ".json":
+        raise BadInputError(f"{path}: a hardware spec is a YAML file (.yaml or .yml)")
+    data = _mapping(path)
+    base, own = _base(data, path)
+    data = _with_figures(HardwareSpec, data, source=f"user file {path.name}", where=str(path))
+    if base is not None:
+        from lcplan.catalog.find_hardware import named
+
+        data = merge(_dump(named, base, path), own | data)
+    return HardwareSpec.read(own | data, str(path))
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with ``changes``: mappings field by field, everything else replaced.
+
+    >>> merge({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": [2]})
+    {'a': {'x': 1, 'y': 3}, 'b': [2]}
+    """
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _mapping(path: Path) -> dict[Any, Any]:
+    data = read_yaml(path)
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise BadInputError(f"{path}: not a spec: a mapping of keys to values was expected")
+    return dict(data)
+
+
+def _base(data: dict[Any, Any], path: Path) -> tuple[str | None, dict[Any, Any]]:
+    """Takes ``base`` out of the mapping; gives it and the name and source of a spec that states none."""
+    base = data.pop("base", None)
+    if base is not None and not isinstance(base, str):
+        raise BadInputError(f"{path}: base: a catalogue name was expected (got {base!r:.40})")
+    source = f"user file {path.name}" + (f", changes to {base}" if base else "")
+    return base, {"name": path.stem, "source": source}
+
+
+def _dump(named: Callable[[str], BaseModel], base: str, path: Path) -> dict[str, Any]:
+    try:
+        return named(base).model_dump(mode="json")
+    except BadInputError as error:
+        raise BadInputError([f"{path}: base: {problem}" for problem in error.problems]) from None
+
+
+def _with_figures(cls: type[BaseModel], data: dict[Any, Any], *, source: str, where: str) -> dict[Any, Any]:
+    """``data`` with every bare number or size of a Figure field made a Figure whose source is the file."""
+    result = dict(data)
+    for name, info in cls.model_fields.items():
+        inner, value = model_in(info.annotation), data.get(name)
+        if inner is Figure and value is not None:
+            result[name] = _figure(value, name=name, source=source, where=where)
+        elif inner is not None and isinstance(value, dict):
+            result[name] = _with_figures(inner, value, source=source, where=where)
+    return result
+
+
+def _figure(value: Any, *, name: str, source: str, where: str) -> Any:
+    if isinstance(value, dict):
+        number = _number(value["value"], name=name, where=where) if "value" in value else None
+        return {"source": source, "kind": "user"} | value | ({} if number is None else {"value": number})
+    return {"value": _number(value, name=name, where=where), "source": source, "kind": "user"}
+
+
+def _number(value: Any, *, name: str, where: str) -> Any:
+    """A size with a unit as a number; anything else as it is, for the spec to judge."""
+    if not isinstance(value, str):
+        return value
+    parse = next((parser for end, parser in _PARSERS if name.endswith(end)), None)
+    return float(parse(value, f"{where}: {name}")) if parse else value
