@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -21,7 +22,9 @@ Result = TypeVar("Result", Compiled, Timed)
 
 
 class ResultStore(Protocol):
-    """Where finished results are kept by key; a study is one."""
+    """Where finished results are kept by key; a study is one. ``served`` holds the jobs that it answered."""
+
+    served: set[CompileJob]
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The stored result."""
@@ -45,10 +48,33 @@ def compile_jobs(
     BadInputError
         The hardware cannot be a target (no GPU facts, no such block of the torus).
     """
-    if toolchain.targets.get("cpu") is not True:
-        raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {toolchain.targets.get('cpu')}")
+    _can_compile(toolchain)
     work = [_Work(job, toolchain, "compile", target_for(job.strategy, job.hardware, toolchain)) for job in jobs]
     yield from _run(work, Compiled, limits=pool, store=store)
+
+
+def time_jobs(
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+) -> Iterator[tuple[CompileJob, Timed]]:
+    """Time each job's whole step on the devices at hand, one job at a time: jobs that share devices would time each other.
+
+    Raises
+    ------
+    StageFailedError
+        The toolchain cannot run the step, or the hardware is not at hand.
+    """
+    _can_compile(toolchain)
+    strange = sorted({job.hardware.name for job in jobs if job.hardware.kind != "cpu"})
+    if strange:
+        raise StageFailedError(f"{', '.join(strange)}: whole steps are timed on cpu-host only; use --stages compiled")
+    work = [_Work(job, toolchain, "time", target_for(job.strategy, job.hardware, toolchain)) for job in jobs]
+    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store)
+
+
+def _can_compile(toolchain: Toolchain) -> None:
+    verdict = toolchain.targets.get("cpu")
+    if verdict is not True:
+        raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {verdict}")
 
 
 class _Work:
@@ -90,6 +116,8 @@ def _run(
     for one in work:
         kept = _kept(store, one, kind)
         if kept is not None:
+            assert store is not None
+            store.served.add(one.job)
             yield one.job, kept
         else:
             waiting.setdefault(one.key, []).append(one)

@@ -14,6 +14,7 @@ from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
+from planner.measure.host import host_name
 from planner.measure.target import Target
 from planner.measure.toolchain import Toolchain
 
@@ -48,6 +49,10 @@ class CompileJob(Frozen):
     workload: Workload
     strategy: Strategy
     program: Program = STEP
+
+    def __hash__(self) -> int:
+        """By what tells jobs of one search apart; specs hold dicts, which have no hash."""
+        return hash((self.model.name, self.hardware.name, self.workload, self.strategy))
 
 
 class WorkerJob(Frozen):
@@ -84,8 +89,9 @@ def job_key(job: CompileJob, resolved: WorkerJob, toolchain: Toolchain) -> str:
     for cosmetic in ("name", "source", "notes", "max_position"):
         facts["model"].pop(cosmetic, None)
     facts["workload"].pop("global_batch_given", None)
+    machine = host_name() if resolved.purpose == "time" else ""
     versions = {key: value for key, value in toolchain.versions.items() if key not in ("ptxas", "pydantic", "pyyaml")}
-    text = json.dumps([job.program.version, facts, versions], sort_keys=True)
+    text = json.dumps([job.program.version, facts, versions, machine], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

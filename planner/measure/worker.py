@@ -39,7 +39,8 @@ def _answer(line: str) -> dict[str, Any]:
         job = WorkerJob.model_validate(request["job"])
         return {"id": request["id"], "result": _run(job)}
     except Exception as error:  # noqa: BLE001 (a failed job is data)
-        return {"id": request["id"], "error": words_of(error)}
+        kind = "environment" if isinstance(error, (ImportError, MemoryError, OSError)) else "error"
+        return {"id": request["id"], "error": words_of(error), "kind": kind}
     finally:
         import jax
 

@@ -1,0 +1,140 @@
+"""Where a study lies: the URL that a user gives, read and opened, with a clear word where it cannot be."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from lcplan.errors import BadInputError, StageFailedError
+
+DATABASES = {"sqlite": "", "postgresql": "psycopg2-binary", "mysql": "PyMySQL"}
+"""Database kinds that Optuna's relational storage speaks, and a driver for each that needs one."""
+LOCK_WAIT_S = 60
+"""How long SQLite waits for another process's write."""
+OPEN_ATTEMPTS = 5
+"""Two searches that open a new database at once may trip over each other's tables."""
+_KINDS = "sqlite:///FILE, postgresql://.., mysql://.., journal:FILE, or the path of a .db or .log file"
+
+
+def canonical_url(location: str) -> str:
+    """A study's location as a URL: database URLs as they are, ``journal:FILE``, paths by their ending.
+
+    >>> canonical_url("runs/study.db"), canonical_url("runs/study.log")
+    ('sqlite:///runs/study.db', 'journal:runs/study.log')
+
+    Raises
+    ------
+    BadInputError
+        No kind of storage that lcplan knows.
+    """
+    scheme = re.match(r"([A-Za-z][\w+.\-]*):", location)
+    if scheme and scheme[1].lower() == "journal":
+        path = location[len("journal:") :].removeprefix("//")
+        if not path:
+            raise BadInputError(f"study {location!r}: no file after journal:")
+        return f"journal:{path}"
+    if scheme and scheme[1].split("+")[0].lower() in DATABASES and "://" in location:
+        return location
+    if not scheme and location.endswith((".db", ".sqlite", ".sqlite3")):
+        return f"sqlite:///{location}"
+    if not scheme and location.endswith((".log", ".jsonl")):
+        return f"journal:{location}"
+    raise BadInputError(f"study {shown(location)!r} is no storage that lcplan knows; give {_KINDS}")
+
+
+def shown(location: str) -> str:
+    """A location without its password."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", location)
+
+
+def open_storage(url: str) -> Any:
+    """The Optuna storage of a canonical URL.
+
+    Raises
+    ------
+    BadInputError
+        Malformed, or without its driver.
+    StageFailedError
+        Unreachable, unreadable, corrupt, or of another Optuna's schema.
+    """
+    if url.startswith("journal:"):
+        return _open_journal(Path(url.removeprefix("journal:")))
+    for attempt in range(1, OPEN_ATTEMPTS + 1):
+        try:
+            return _open_database(url)
+        except Exception as error:  # noqa: BLE001 (drivers raise what they like; all of it is about this storage)
+            known = explained(url, error)
+            racing = "already exists" in str(error) or "locked" in str(error)
+            if racing and attempt < OPEN_ATTEMPTS:
+                time.sleep(0.1 * attempt)
+                continue
+            raise known from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _open_database(url: str) -> Any:
+    from optuna.storages import RDBStorage
+
+    sqlite = url.startswith("sqlite")
+    return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True})
+
+
+def _open_journal(path: Path) -> Any:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return JournalStorage(JournalFileBackend(str(path)))
+    except Exception as error:  # noqa: BLE001 (a broken line may raise anything)
+        raise explained(f"journal:{path}", error) from None
+
+
+def explained(url: str, error: BaseException) -> BadInputError | StageFailedError:
+    """The error that a storage raised, as one sentence about the study."""
+    name, cause = shown(url), _root(error)
+    text = " ".join(shown(str(cause)).split("[SQL:")[0].split()) or type(cause).__name__
+    kind = type(cause).__name__
+    if kind in ("ArgumentError", "NoSuchModuleError") or "Could not parse" in text:
+        return BadInputError(f"study {name!r}: {text}; give {_KINDS}")
+    if isinstance(cause, ImportError):
+        driver = DATABASES.get(url.split(":")[0].split("+")[0], "")
+        return BadInputError(f"study {name!r}: {text}; its driver is missing: pip install {driver or 'the driver of this database'}")
+    for sign, meaning in _MEANINGS.items():
+        if sign in text:
+            return StageFailedError(f"study {name}: {meaning} ({text[:200]})")
+    return StageFailedError(f"study {name}: {kind}: {text[:300]}")
+
+
+_MEANINGS = {
+    "not a database": "the file is no study or is damaged; move it away or choose another folder",
+    "malformed": "the file is damaged; move it away or choose another folder",
+    "Expecting": "the journal is damaged; move it away or choose another file",
+    "Extra data": "the journal is damaged; move it away or choose another file",
+    "readonly": "it cannot be written; choose another folder",
+    "Read-only": "it cannot be written; choose another folder",
+    "Permission denied": "it cannot be written; choose another folder",
+    "unable to open": "it cannot be opened or made; choose another folder",
+    "No such file": "its folder does not exist; make it first",
+    "disk is full": "the disk is full; what is in the study stays",
+    "No space left": "the disk is full; what is in the study stays",
+    "disk I/O": "the disk cannot be written, it may be full; what is in the study stays",
+    "File too large": "the disk cannot be written, it may be full; what is in the study stays",
+    "locked": "another process holds it; try again",
+    "could not connect": "the server cannot be reached",
+    "Connection refused": "the server cannot be reached",
+    "no longer compatible": "it was made by another version of Optuna; run `optuna storage upgrade` or choose another folder",
+}
+
+
+def _root(error: BaseException) -> BaseException:
+    """The driver's own error below Optuna's and SQLAlchemy's."""
+    while True:
+        below = getattr(error, "orig", None) or error.__cause__
+        if below is None:
+            return error
+        error = below
