@@ -84,8 +84,8 @@ def backend_verdict(backend: str, jax_version: str) -> Verdict:
 
     >>> backend_verdict("nvshmem", "0.10.1")
     True
-    >>> backend_verdict("nvshmem", "0.10.2")
-    'jax 0.10.2 has no real nvshmem: 0.9.2 to 0.10.1 have it; 0.10.2 accepts the flag and ignores it, 0.11 and newer abort on it'
+    >>> backend_verdict("symmetric", "0.9.2")
+    'jax 0.9.2 has no real symmetric: 0.10.1 and newer have it'
     """
     facts = GPU_BACKENDS[backend]
     if not facts.options:
@@ -93,7 +93,8 @@ def backend_verdict(backend: str, jax_version: str) -> Verdict:
     option, version = facts.options[0], version_of(jax_version)
     if version >= option.first and (option.last is None or version <= option.last):
         return True
-    reach = f"{_dotted(option.first)} to {_dotted(option.last)} have it" if option.last else f"{_dotted(option.first)} and newer have it"
+    until = f"to {_dotted(option.last)}" if option.last else "and newer"
+    reach = f"{_dotted(option.first)} {until} have it"
     return f"jax {jax_version} has no real {backend}: {reach}" + (f"; {facts.gone}" if facts.gone else "")
 
 

@@ -12,7 +12,8 @@ def build_mesh(target: Target, strategy: Strategy) -> Any:
     """A ``jax.sharding.Mesh`` with the strategy's axes, outermost first, over the target's devices.
 
     GPU and host devices are taken in their order, so that the innermost axis joins neighbours; TPU devices as
-    ``mesh_utils.create_device_mesh`` lays a logical mesh onto the torus. Partition i of the executable is ``mesh.devices.flat[i]``.
+    ``mesh_utils.create_device_mesh`` lays a logical mesh onto the torus. Partition i of the executable is
+    ``mesh.devices.flat[i]``.
 
     Raises
     ------
@@ -25,7 +26,9 @@ def build_mesh(target: Target, strategy: Strategy) -> Any:
     shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
     devices = _devices(target)
     if len(devices) != strategy.devices:
-        raise ValueError(f"target {target.name} has {len(devices)} devices; the mesh {strategy.mesh.label} takes {strategy.devices}")
+        raise ValueError(
+            f"target {target.name} has {len(devices)} devices; the mesh {strategy.mesh.label} takes {strategy.devices}"
+        )
     grid = _on_torus(shape, devices) if target.platform == "tpu" else np.array(devices).reshape(shape)
     return Mesh(grid, strategy.axis_order)
 

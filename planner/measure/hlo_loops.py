@@ -19,8 +19,17 @@ class _Scalar(NamedTuple):
     shift: int = 0
 
 
-def _constant(instruction: Instruction) -> _Scalar | None:
+_Bound = tuple[_Scalar | None, ...]
+"""What a computation's parameters are."""
+
+
+def _constant(_place: Computation, instruction: Instruction, _bound: _Bound) -> _Scalar | None:
     return _Scalar("constant", int(instruction.literal)) if re.fullmatch(r"-?\d+", instruction.literal) else None
+
+
+def _parameter(_place: Computation, instruction: Instruction, bound: _Bound) -> _Scalar | None:
+    number = int(instruction.literal)
+    return bound[number] if number < len(bound) else None
 
 
 class _Reader:
@@ -29,28 +38,25 @@ class _Reader:
     def __init__(self, module: Module) -> None:
         self.module = module
 
-    def scalar(self, place: Computation, name: str, bound: tuple[_Scalar | None, ...] = ()) -> _Scalar | None:
+    def scalar(self, place: Computation, name: str, bound: _Bound = ()) -> _Scalar | None:
         """The scalar ``name`` of ``place``; ``bound`` are its parameters where it is the inside of a fusion."""
         instruction = place.instructions.get(name)
         if instruction is None:
             return None
-        opcode = instruction.opcode
-        if opcode == "constant":
-            return _constant(instruction)
-        if opcode == "parameter":
-            number = int(instruction.literal)
-            return bound[number] if number < len(bound) else None
-        if opcode == "get-tuple-element":
-            return self._element(place, instruction, bound)
-        if opcode in _TRANSPARENT:
+        if instruction.opcode in _TRANSPARENT:
             return self.scalar(place, instruction.operands[0], bound)
-        if opcode in ("add", "subtract"):
-            return self._sum(place, instruction, bound)
-        if opcode == "fusion":
-            return self._fusion(place, instruction, bound)
-        return None
+        readers = {
+            "constant": _constant,
+            "parameter": _parameter,
+            "get-tuple-element": self._element,
+            "add": self._sum,
+            "subtract": self._sum,
+            "fusion": self._fusion,
+        }
+        reader = readers.get(instruction.opcode)
+        return reader(place, instruction, bound) if reader else None
 
-    def _element(self, place: Computation, instruction: Instruction, bound: tuple[_Scalar | None, ...]) -> _Scalar | None:
+    def _element(self, place: Computation, instruction: Instruction, bound: _Bound) -> _Scalar | None:
         index = int(instruction.attribute("index") or 0)
         source = place.instructions.get(instruction.operands[0])
         if source is None:
@@ -61,7 +67,7 @@ class _Reader:
             return self.scalar(place, source.operands[index], bound)
         return None
 
-    def _sum(self, place: Computation, instruction: Instruction, bound: tuple[_Scalar | None, ...]) -> _Scalar | None:
+    def _sum(self, place: Computation, instruction: Instruction, bound: _Bound) -> _Scalar | None:
         a, b = (self.scalar(place, name, bound) for name in instruction.operands[:2])
         if a is None or b is None:
             return None
@@ -72,7 +78,7 @@ class _Reader:
         sign = 1 if instruction.opcode == "add" else -1
         return a._replace(shift=a.shift + sign * (b.base + b.shift))
 
-    def _fusion(self, place: Computation, instruction: Instruction, bound: tuple[_Scalar | None, ...]) -> _Scalar | None:
+    def _fusion(self, place: Computation, instruction: Instruction, bound: _Bound) -> _Scalar | None:
         inner = self.inside(instruction)
         if inner is None or inner.root is None:
             return None
@@ -82,9 +88,7 @@ class _Reader:
         """The computation that a fusion calls."""
         return self.module.computations.get(instruction.attribute("calls") or "")
 
-    def arguments(
-        self, place: Computation, instruction: Instruction, bound: tuple[_Scalar | None, ...] = ()
-    ) -> tuple[_Scalar | None, ...]:
+    def arguments(self, place: Computation, instruction: Instruction, bound: _Bound = ()) -> _Bound:
         """The scalars that an instruction takes."""
         return tuple(self.scalar(place, name, bound) for name in instruction.operands)
 
@@ -112,9 +116,10 @@ def trip_count(module: Module, caller: Computation, loop: Instruction) -> int | 
 
 def _test(reader: _Reader, condition: Computation) -> tuple[_Scalar, _Scalar, str] | None:
     """(counter, limit, direction) of ``counter < limit``, with the counter on the left."""
-    place, root, bound = condition, condition.instructions.get(condition.root or ""), ()
+    place, root = condition, condition.instructions.get(condition.root or "")
+    bound: _Bound = ()
     if root is not None and root.opcode == "fusion":
-        bound = reader.arguments(condition, root)  # type: ignore[assignment]
+        bound = reader.arguments(condition, root)
         inner = reader.inside(root)
         place, root = (inner, inner.instructions.get(inner.root or "")) if inner else (condition, None)
     if root is None or root.opcode != "compare":

@@ -1,4 +1,4 @@
-"""Versions of what a Python has installed. Run as a script under any Python 3.9+, it prints them as JSON; standard library only."""
+"""Versions of what a Python has installed; as a script it prints them as JSON, under any Python from 3.9 on."""
 
 from __future__ import annotations
 

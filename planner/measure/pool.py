@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lcplan.units import format_bytes
 from planner.measure.noise import last_words
 from planner.measure.process import Failure, Launch, WorkerProcess
 
@@ -18,7 +19,7 @@ TICK_S = 0.1
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """Workers at a time, seconds a job, resident bytes a worker (None: nine tenths of what is free, shared among the workers)."""
+    """Workers at a time, seconds a job, resident bytes a worker (None: an even share of nine tenths of what is free)."""
 
     jobs: int = 1
     wall_s: float = 600.0
@@ -116,9 +117,8 @@ class _Pool:
             return Failure("timeout", f"no result after {self.limits.wall_s:g} s; the worker was killed")
         resident = worker.resident_bytes()
         if resident > self.memory_bytes:
-            return Failure(
-                "memory", f"the worker took {resident / 2**30:.1f} GiB, above its {self.memory_bytes / 2**30:.1f} GiB, and was killed"
-            )
+            sizes = f"{format_bytes(resident)}, above its {format_bytes(self.memory_bytes)}"
+            return Failure("memory", f"the worker took {sizes}, and was killed")
         return None
 
     def _settle(self, worker: WorkerProcess, outcome: Outcome) -> Task | None:

@@ -38,7 +38,7 @@ class Failure:
 
 
 def clean_environment(extra: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """This environment without the settings of jax and XLA that a user's shell may hold: they would change the program unseen."""
+    """This environment without a shell's settings of jax and XLA: they would change the program unseen."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(_LIBRARY_PREFIXES)}
     return {**kept, **dict(extra)}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
@@ -22,6 +22,12 @@ class StepSpec:
     workload: Workload
     strategy: Strategy
     kernel: str
+
+
+class Metrics(NamedTuple):
+    """Of the step just done."""
+
+    loss: Any
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def build_step(spec: StepSpec, mesh: Any) -> Step:
 
     def step(weights: Any, batch: Any) -> Any:
         value, gradient = jax.value_and_grad(shared)(weights, batch)
-        return weights - 1e-3 * gradient, {"loss": value}
+        return weights - 1e-3 * gradient, Metrics(value)
 
     return Step(jax.jit(step, donate_argnums=0), spec, mesh)
 

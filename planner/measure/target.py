@@ -15,7 +15,7 @@ from planner.measure.backends import compiler_options, version_of
 from planner.measure.toolchain import Toolchain
 
 MAX_THREADS_PER_BLOCK = 1024
-"""CUDA C++ Programming Guide, table of compute capabilities: the same for every capability from 2.0 on, as are the grid limits."""
+"""CUDA C++ Programming Guide, technical specifications by compute capability: the same from 3.0 on, as are the next two."""
 THREADS_PER_WARP = 32
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 DEFAULT_CUDNN: tuple[int, int, int] = (9, 8, 0)
@@ -43,7 +43,12 @@ class Target(Frozen):
     @property
     def environment(self) -> dict[str, str]:
         """Variables of the worker process."""
-        variables = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_LOG_DIR": "disabled"}
+        variables = {
+            "JAX_PLATFORMS": "cpu",
+            "TPU_SKIP_MDS_QUERY": "1",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            "TPU_LOG_DIR": "disabled",
+        }
         if self.platform == "cpu":
             variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={self.devices}"
         return variables
@@ -99,7 +104,7 @@ def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime
     """
     gpu = hardware.device.gpu
     if gpu is None:
-        raise BadInputError(f"hardware {hardware.name}: no device.gpu facts, so nothing can be compiled for it; add them to the spec")
+        raise BadInputError(f"hardware {hardware.name}: no device.gpu facts to compile for; add them to the spec")
     info = {
         "threads_per_block_limit": MAX_THREADS_PER_BLOCK,
         "threads_per_warp": THREADS_PER_WARP,
@@ -120,7 +125,7 @@ def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime
         "registers_per_block_limit": gpu.registers_per_block_limit,
     }
     lines = [f"  {key}: {value}" for key, value in info.items()]
-    lines.append("  cuda_compute_capability { major: %d minor: %d }" % gpu.compute_capability)
+    lines.append(f"  cuda_compute_capability {{ major: {gpu.compute_capability[0]} minor: {gpu.compute_capability[1]} }}")
     description = gpu.description.replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join(
         [
@@ -128,16 +133,16 @@ def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime
             *lines,
             "}",
             'platform_name: "CUDA"',
-            "dnn_version_info { major: %d minor: %d patch: %d }" % _three(cudnn),
-            "runtime_version { major: %d minor: %d patch: %d }" % _three(runtime),
+            f"dnn_version_info {{ {_version(cudnn)} }}",
+            f"runtime_version {{ {_version(runtime)} }}",
             f'device_description_str: "{description}"',
         ]
     )
 
 
-def _three(version: tuple[int, ...]) -> tuple[int, int, int]:
+def _version(version: tuple[int, ...]) -> str:
     major, minor, patch = (*version, 0, 0, 0)[:3]
-    return major, minor, patch
+    return f"major: {major} minor: {minor} patch: {patch}"
 
 
 def _gpu_target(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
@@ -169,7 +174,7 @@ def sub_torus(chips: int, torus: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
     if hardware.topology_name is None or hardware.torus is None:
-        raise BadInputError(f"hardware {hardware.name}: no topology_name or torus, so nothing can be compiled for it; add them to the spec")
+        raise BadInputError(f"hardware {hardware.name}: no topology_name or torus to compile for; add them to the spec")
     generation = hardware.topology_name.split(":")[0]
     slices = -(-strategy.devices // hardware.domain_size)
     chips, rest = divmod(strategy.devices, slices * hardware.devices_per_chip)
@@ -182,7 +187,8 @@ def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
     options = dict(hardware.topology_options)
     if block != hardware.torus or "chips_per_host_bounds" in options:
         sides = (*block, 1)[:3]
-        options["chips_per_host_bounds"] = tuple(min(2 if side % 2 == 0 else 1, cap) for side, cap in zip(sides, (2, 2, 1), strict=True))
+        caps = zip(sides, (2, 2, 1), strict=True)
+        options["chips_per_host_bounds"] = tuple(min(2 if side % 2 == 0 else 1, cap) for side, cap in caps)
     if slices > 1:
         options["num_slices"] = slices
     name = f"{generation}:{'x'.join(map(str, block))}"

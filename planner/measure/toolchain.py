@@ -65,7 +65,7 @@ def _resolved(python: str) -> str:
         found = shutil.which(str(candidate))
         if found:
             return str(Path(found).absolute())
-    raise BadInputError(f"toolchain {python}: no such Python; give the path of a Python executable or of its virtual environment")
+    raise BadInputError(f"toolchain {python}: no such Python; give the path of an executable or of a virtual environment")
 
 
 @lru_cache(maxsize=1)
@@ -79,7 +79,13 @@ def _ask(python: str) -> dict[str, str]:
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         answer = subprocess.run(
-            [python, "-I", str(script)], capture_output=True, text=True, timeout=PROBE_S, env=clean, stdin=subprocess.DEVNULL, check=False
+            [python, "-I", str(script)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_S,
+            env=clean,
+            check=False,
         )
         found = json.loads(answer.stdout.splitlines()[-1]) if answer.returncode == 0 and answer.stdout else None
     except subprocess.TimeoutExpired:
@@ -104,9 +110,7 @@ def _read(path: str, found: dict[str, str]) -> Toolchain:
     }
     backends["ici"] = tpu
     backends["host"] = host
-    return Toolchain(
-        python=path, jax=jax, versions=versions, targets={"gpu": gpu, "tpu": tpu, "cpu": host}, backends=backends
-    )
+    return Toolchain(python=path, jax=jax, versions=versions, targets={"gpu": gpu, "tpu": tpu, "cpu": host}, backends=backends)
 
 
 def _host(versions: dict[str, str]) -> Verdict:

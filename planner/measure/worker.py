@@ -1,6 +1,7 @@
 """The worker: takes jobs as JSON lines on stdin, answers one JSON line each on its private stdout.
 
-Imports jax, and the program, on the first job. What only a dead process can tell (an abort, a kill) the pool reads from outside.
+Imports jax, and the program, on the first job. What only a dead process can tell (an abort, a kill) the pool reads from
+outside.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _answer(line: str) -> dict[str, Any]:
     try:
         job = WorkerJob.model_validate(request["job"])
         return {"id": request["id"], "result": _run(job)}
-    except Exception as error:  # noqa: BLE001 (a failed job is data)
+    except Exception as error:  # a failed job is data
         kind = "environment" if isinstance(error, (ImportError, MemoryError, OSError)) else "error"
         return {"id": request["id"], "error": words_of(error), "kind": kind}
     finally:
@@ -59,7 +60,7 @@ def _run(job: WorkerJob) -> dict[str, Any]:
     step = _step(job)
     if job.purpose == "compile":
         return _compile(job, step)
-    return import_module("planner.measure.time_full").time_step(step)  # type: ignore[no-any-return]
+    return import_module("planner.measure.time_full").time_step(step)
 
 
 def _step(job: WorkerJob) -> Any:

@@ -65,7 +65,7 @@ def open_storage(url: str) -> Any:
     for attempt in range(1, OPEN_ATTEMPTS + 1):
         try:
             return _open_database(url)
-        except Exception as error:  # noqa: BLE001 (drivers raise what they like; all of it is about this storage)
+        except Exception as error:  # drivers raise what they like; all of it is about this storage
             known = explained(url, error)
             racing = "already exists" in str(error) or "locked" in str(error)
             if racing and attempt < OPEN_ATTEMPTS:
@@ -90,7 +90,7 @@ def _open_journal(path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return JournalStorage(JournalFileBackend(str(path)))
-    except Exception as error:  # noqa: BLE001 (a broken line may raise anything)
+    except Exception as error:  # a broken line may raise anything
         raise explained(f"journal:{path}", error) from None
 
 
@@ -102,8 +102,8 @@ def explained(url: str, error: BaseException) -> BadInputError | StageFailedErro
     if kind in ("ArgumentError", "NoSuchModuleError") or "Could not parse" in text:
         return BadInputError(f"study {name!r}: {text}; give {_KINDS}")
     if isinstance(cause, ImportError):
-        driver = DATABASES.get(url.split(":")[0].split("+")[0], "")
-        return BadInputError(f"study {name!r}: {text}; its driver is missing: pip install {driver or 'the driver of this database'}")
+        driver = DATABASES[re.split(r"[:+]", url, maxsplit=1)[0].lower()]
+        return BadInputError(f"study {name!r}: its driver is missing ({text}); pip install {driver}")
     for sign, meaning in _MEANINGS.items():
         if sign in text:
             return StageFailedError(f"study {name}: {meaning} ({text[:200]})")

@@ -106,7 +106,7 @@ def _talking_to(url: str) -> Iterator[None]:
         yield
     except LcplanError:
         raise
-    except Exception as error:  # noqa: BLE001 (drivers raise what they like)
+    except Exception as error:  # drivers raise what they like
         raise explained(url, error) from None
 
 
