@@ -34,10 +34,15 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1 takes 1e9 and 1.8e12 for text, since it wants a sign in the exponent.
-_StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+"), list("-+.0123456789")
-)
+class _Dumper(yaml.SafeDumper):
+    """Safe dumper that quotes what ``_StrictLoader`` would take for a number."""
+
+
+for _side in (_StrictLoader, _Dumper):
+    # YAML 1.1 takes 1e9 and 1.8e12 for text, since it wants a sign in the exponent.
+    _side.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"), list("-+.0123456789")
+    )
 
 
 def read_text(path: str | Path) -> str:
@@ -161,4 +166,4 @@ def _mode(file: Path) -> int:
 
 def write_yaml(path: str | Path, data: Any) -> None:
     """Plain values as YAML, atomically."""
-    write_text(path, yaml.safe_dump(data, sort_keys=False, width=120))
+    write_text(path, yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True))

@@ -37,8 +37,8 @@ _LARGEST = 2.0**70
 
 
 def _quantity(text: str, suffixes: Mapping[str, int | Decimal], *, what: str, example: str) -> Decimal:
-    """A number above zero with one of the suffixes, exactly."""
-    match = _NUMBER.fullmatch(text)
+    """A number above zero with one of the suffixes, exactly; ``/s`` behind the suffix is dropped where the example has it."""
+    match = _NUMBER.fullmatch(re.sub(r"\s*/\s*s\s*$", "", text) if example.endswith("/s") else text)
     if not match or match[2].lower() not in suffixes:
         known = ", ".join(s for s in suffixes if s)
         raise BadInputError(
@@ -59,10 +59,6 @@ def _whole(text: str, suffixes: Mapping[str, int | Decimal], *, what: str, examp
     if value != int(value) and value < MIB:  # 1.7GiB is no whole number of bytes and means what it says
         raise BadInputError(f"{what} {text!r:.60} is not a whole number; write for example {example}")
     return int(value)
-
-
-def _per_second(text: str) -> str:
-    return re.sub(r"\s*/\s*s\s*$", "", text)
 
 
 def parse_bytes(text: str, what: str = "size") -> int:
@@ -89,7 +85,7 @@ def parse_bytes_per_s(text: str, what: str = "bandwidth") -> float:
     >>> parse_bytes_per_s("25GB/s")
     25000000000.0
     """
-    return float(_quantity(_per_second(text), _BYTES, what=what, example="25GB/s"))
+    return float(_quantity(text, _BYTES, what=what, example="25GB/s"))
 
 
 def parse_flop_per_s(text: str, what: str = "compute rate") -> float:
@@ -98,7 +94,7 @@ def parse_flop_per_s(text: str, what: str = "compute rate") -> float:
     >>> parse_flop_per_s("989 TFLOP/s")
     989000000000000.0
     """
-    return float(_quantity(_per_second(text), _FLOP, what=what, example="989TFLOP/s"))
+    return float(_quantity(text, _FLOP, what=what, example="989TFLOP/s"))
 
 
 def parse_seconds(text: str, what: str = "time") -> float:

@@ -17,8 +17,8 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def has(kind: Kind, name: str) -> bool:
-    """Whether a file of this name exists. ``name`` is a plain name, never a path."""
-    return Path(name).name == name and (_ROOT / kind / f"{name}.yaml").is_file()
+    """Whether a file of this name exists. Whatever the name is, it is compared, never made a path."""
+    return name in names(kind)
 
 
 def read(kind: Kind, name: str) -> tuple[Any, str]:

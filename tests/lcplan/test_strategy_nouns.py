@@ -1,0 +1,69 @@
+"""Strategy, mesh, workload, remat and collective nouns."""
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lcplan.collective import CollectiveUse
+from lcplan.errors import BadInputError, LcplanError, NothingFitsError, StageFailedError
+from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES, RematName
+from lcplan.strategy import AXES, AXIS_ORDERS, Mesh, Strategy
+from lcplan.workload import Workload
+
+sizes = st.integers(1, 64)
+
+
+@given(sizes, sizes, sizes, sizes, sizes)
+def test_mesh_devices_are_the_product_of_its_axes(data, fsdp, context, tensor, expert):
+    mesh = Mesh(data=data, fsdp=fsdp, context=context, tensor=tensor, expert=expert)
+    assert mesh.devices == data * fsdp * context * tensor * expert
+    assert mesh.sizes == tuple(getattr(mesh, axis) for axis in AXES)
+    strategy = Strategy(mesh=mesh)
+    assert strategy.devices == mesh.devices
+    assert strategy.state_shards == fsdp * context * tensor
+
+
+@pytest.mark.parametrize(
+    ("mesh", "label"), [(Mesh(), "one device"), (Mesh(context=16, tensor=2), "context=16,tensor=2"), (Mesh(data=2), "data=2")]
+)
+def test_mesh_label(mesh, label):
+    assert mesh.label == label
+
+
+def test_strategy_label_names_the_scheme_only_where_there_is_context():
+    assert Strategy(mesh=Mesh(context=4)).label == "context=4 ring-zigzag remat=full nccl microbatches=1"
+    assert Strategy(mesh=Mesh(fsdp=4)).label == "fsdp=4 remat=full nccl microbatches=1"
+
+
+def test_axis_orders_place_every_axis_once():
+    assert all(sorted(order) == sorted(AXES) for order in AXIS_ORDERS)
+
+
+def test_policies_have_names_and_save_named_tensors_only():
+    assert set(REMAT_POLICIES) == set(get_args(RematName))
+    assert all(set(saved) <= set(NAMED_TENSORS) for saved in REMAT_POLICIES.values())
+    assert REMAT_POLICIES["full"] == ()
+    assert set(REMAT_POLICIES["none"]) == set(NAMED_TENSORS)
+
+
+def test_policies_can_be_ordered_by_what_they_save():
+    chain = ["full", "save-attention", "save-qkv", "minimal", "none"]
+    for less, more in pairwise(chain):
+        assert set(REMAT_POLICIES[less]) < set(REMAT_POLICIES[more])
+
+
+def test_workload_tokens():
+    assert Workload(seq_len=262144, global_batch=16).tokens == 2**22
+
+
+def test_collective_total_bytes():
+    assert CollectiveUse(op="all-gather", axis="fsdp+context", bytes=1024, calls=64).total_bytes == 65536
+
+
+def test_errors_carry_exit_codes_and_every_problem():
+    assert [error.exit_code for error in (LcplanError, BadInputError, NothingFitsError, StageFailedError)] == [3, 2, 1, 3]
+    assert BadInputError("one").problems == ("one",)
+    assert str(BadInputError(["one", "two"])) == "one\ntwo"
