@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, attention_flop, attention_seconds
+from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, SCORE_BYTES, attention_flop, attention_seconds, score_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 
@@ -59,9 +59,9 @@ def causal_imbalance(context: Floats) -> Floats:
 def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     """Attention kernels of one pass over one layer, on the slowest rank.
 
-    ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag``: the
-    same first step, then ``c - 1`` steps of half the area on every rank. ``all-gather``: the contiguous chunks of the
-    last rank in one kernel. ``ulysses``: all of the sequence on ``1 / c`` of the heads, causal.
+    ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
+    ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. ``ulysses``: all of the
+    sequence on ``1 / c`` of the heads, causal.
 
     Parameters
     ----------
@@ -81,24 +81,37 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     -----
     Source: docs/step.md, schemes; rates in data/device_rates.json.
     """
-    rate = rates.attention_backward if backward else rates.attention_forward
-    half = rates.backward_half_tokens if backward else rates.forward_half_tokens
-    scale = BACKWARD_ATTENTION_OF_FORWARD if backward else 1.0
-    length, width = layout.local_length, layout.query_width
+    kernel = _Kernel(layout, rates, backward)
+    tokens, length, width = layout.tokens, layout.local_length, layout.query_width
+    half = kernel.seconds(tokens, length / 2, width)
+    later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width), half)
+    ulysses = layout.is_scheme("ulysses")
+    spread = kernel.seconds(tokens * layout.context, length * layout.context / 2, width / layout.context)
+    steps = np.where(ulysses, 0.0, layout.context - 1.0)
+    return RingSteps(np.where(ulysses, spread, half), later, steps)
 
-    def seconds(tokens: Floats, keys: Floats, features: Floats) -> Floats:
-        work = scale * attention_flop(tokens, keys, features)
-        return attention_seconds(work, keys, flop_per_s=rate.value, half_tokens=half)
 
-    first = seconds(layout.tokens, length / 2, width)
-    zigzag, ring = layout.is_scheme("ring-zigzag"), layout.is_scheme("ring")
-    later = np.where(zigzag, seconds(layout.tokens, length / 2, width), seconds(layout.tokens, length, width))
-    gather = layout.is_scheme("all-gather")
-    first = np.where(gather, seconds(layout.tokens, (layout.context - 0.5) * length, width), first)
-    whole = layout.tokens * layout.context
-    spread = seconds(whole, length * layout.context / 2, width / layout.context)
-    first = np.where(layout.is_scheme("ulysses"), spread, first)
-    return RingSteps(first, later, np.where(zigzag | ring, layout.context - 1.0, 0.0))
+@dataclass(frozen=True)
+class _Kernel:
+    """The chunk kernel of one pass."""
+
+    layout: Layout
+    rates: Rates
+    backward: bool
+
+    def seconds(self, tokens: Floats, keys: Floats, width: Floats) -> Floats:
+        """Time of ``tokens`` queries of ``width`` features against ``keys`` keys each [s]."""
+        rates = self.rates
+        rate = rates.attention_backward if self.backward else rates.attention_forward
+        half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
+        work = attention_flop(tokens, keys, width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
+        seconds = attention_seconds(work, keys, flop_per_s=rate.value, half_tokens=half)
+        if self.layout.setting.kernel != "blockwise":
+            return seconds
+        heads = width / self.layout.setting.model.head_dim
+        score_bytes = SCORE_BYTES["backward" if self.backward else "forward"]
+        moved = score_seconds(tokens, keys, heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
+        return np.maximum(seconds, moved)
 
 
 def exposed_hop_seconds(step_s: Floats, hop_s: Floats) -> Floats:

@@ -6,6 +6,11 @@ import numpy as np
 
 from cost_models.layout import Floats
 
+SCORE_BYTES = {"forward": 16.0, "backward": 28.0}
+"""Traffic of one score through memory in blockwise attention, counted from strategies/kernels/blockwise.py: forward fp32 scores
+written, read by the maximum and by the exponential, bf16 weights written and read; backward the same once more, and the
+scores' cotangent written and read in fp32, then written once and read twice in bf16."""
+
 BACKWARD_ATTENTION_OF_FORWARD = 2.5
 """Flash attention's backward kernel does five products where the forward does two (arXiv:2307.08691, section 3.2)."""
 
@@ -76,6 +81,42 @@ def attention_seconds(flop: Floats, mean_keys: Floats, *, flop_per_s: float, hal
     2.0
     """
     return flop / flop_per_s * (1.0 + half_tokens / mean_keys)
+
+
+def score_seconds(queries: Floats, keys: Floats, heads: Floats, *, score_bytes: float, hbm_bytes_per_s: float) -> Floats:
+    """Time to move the scores of blockwise attention through memory, one block after another.
+
+    ``q k n s / B``: a kernel that is not fused writes and reads every score.
+
+    Parameters
+    ----------
+    queries : ndarray
+        q, query tokens [tokens].
+    keys : ndarray
+        k, mean keys a query [tokens].
+    heads : ndarray
+        n, query heads of the device [count].
+    score_bytes : float
+        s, traffic of one score [bytes].
+    hbm_bytes_per_s : float
+        B, achieved memory bandwidth [bytes/s].
+
+    Returns
+    -------
+    ndarray
+        Time [s].
+
+    Notes
+    -----
+    Ignores that the blocks on the diagonal are computed whole. Source: Rabe and Staats (arXiv:2112.05682), memory-efficient
+    attention in blocks, whose blocks of scores live in memory; traffic counted in ``SCORE_BYTES``.
+
+    Examples
+    --------
+    >>> float(score_seconds(np.array(1e3), np.array(1e3), np.array(1.0), score_bytes=10.0, hbm_bytes_per_s=1e9))
+    0.01
+    """
+    return queries * keys * heads * score_bytes / hbm_bytes_per_s
 
 
 def attention_flop(queries: Floats, keys: Floats, width: Floats) -> Floats:

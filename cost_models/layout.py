@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cost_models.setting import Setting
 from cost_models.table import DTYPES, REMATS, SCHEME_CODES, StrategyTable
 from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES
-from lcplan.strategy import Scheme
+from lcplan.strategy import AXES, AxisName, Scheme
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -54,6 +54,24 @@ class Layout:
         return self.table.tensor.astype(np.float64)
 
     @cached_property
+    def expert(self) -> Floats:
+        """Size of the expert axis."""
+        return self.table.expert.astype(np.float64)
+
+    @cached_property
+    def _members(self) -> dict[tuple[AxisName, ...], Floats]:
+        return {}
+
+    def members(self, axes: tuple[AxisName, ...]) -> Floats:
+        """Devices of a group that ``axes`` span: the product of their sizes."""
+        if axes not in self._members:
+            product = np.ones(len(self.table))
+            for axis in axes:
+                product = product * getattr(self, axis)
+            self._members[axes] = product
+        return self._members[axes]
+
+    @cached_property
     def microbatches(self) -> Floats:
         """Microbatches a step, M."""
         return self.table.microbatches.astype(np.float64)
@@ -61,7 +79,7 @@ class Layout:
     @cached_property
     def devices(self) -> Floats:
         """Devices of the mesh."""
-        return self.table.devices.astype(np.float64)
+        return self.members(AXES)
 
     @cached_property
     def weight_shards(self) -> Floats:

@@ -14,6 +14,7 @@ from cost_models.table import ORDERS
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import AxisName
 
+
 @dataclass(frozen=True)
 class Span:
     """Groups of one or more mesh axes on the machine; columns of shape ``[n]``.
@@ -54,24 +55,22 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     -----
     Source: ``jax.make_mesh`` over devices in order of their ids, row-major: the last axis varies fastest.
     """
-    table = layout.table
-    members = np.ones(len(table))
-    for axis in axes:
-        members = members * getattr(table, axis)
+    members = layout.members(axes)
     stride = _stride(layout, axes, ORDERS[0])
     for code, order in enumerate(ORDERS[1:], start=1):
-        stride = np.where(table.axis_order == code, _stride(layout, axes, order), stride)
+        if set(order[_innermost(axes, order) :]) != set(ORDERS[0][_innermost(axes, ORDERS[0]) :]):
+            stride = np.where(layout.table.axis_order == code, _stride(layout, axes, order), stride)
     domain = float(layout.setting.hardware.domain_size)
     inner = np.minimum(np.maximum(np.floor(domain / stride), 1.0), members)
     return Span(members, stride, inner)
 
 
+def _innermost(axes: tuple[AxisName, ...], order: tuple[AxisName, ...]) -> int:
+    return max(order.index(axis) for axis in axes)
+
+
 def _stride(layout: Layout, axes: tuple[AxisName, ...], order: tuple[AxisName, ...]) -> Floats:
-    innermost = max(order.index(axis) for axis in axes)
-    stride = np.ones(len(layout.table))
-    for axis in order[innermost + 1 :]:
-        stride = stride * getattr(layout.table, axis)
-    return stride
+    return layout.members(order[_innermost(axes, order) + 1 :])
 
 
 def torus_links(hardware: HardwareSpec, span: Span) -> Floats:

@@ -41,7 +41,6 @@ FORWARD_KERNELS = 10.0
 the weights."""
 
 
-
 @dataclass(frozen=True)
 class StepTime:
     """Time parts of each candidate; every property is a column of shape ``[n]`` in seconds a step."""
@@ -70,9 +69,7 @@ class StepTime:
         return seconds * self._share
 
     def _memory(self, traffic_bytes: Floats, kernels: float) -> Floats:
-        seconds = memory_seconds(
-            traffic_bytes, kernels, hbm_bytes_per_s=self.rates.hbm.value, floor_s=self._floor
-        )
+        seconds = memory_seconds(traffic_bytes, kernels, hbm_bytes_per_s=self.rates.hbm.value, floor_s=self._floor)
         return seconds * self._share
 
     @property

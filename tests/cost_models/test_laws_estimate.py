@@ -69,7 +69,16 @@ def test_throughput_is_tokens_over_time_in_every_convention(llama, strategy):
 def test_a_row_is_plain_json_with_the_agreed_keys(llama):
     row = estimate(llama, table(Strategy(mesh=Mesh(context=16, tensor=2), microbatches=16))).row(0)
     assert json.loads(json.dumps(row)) == row
-    agreed = {"step_s", "tokens_per_s", "tflop_per_s_per_device", "mfu_ratio", "fits", "memory_bytes", "allowance_bytes", "time_s"}
+    agreed = {
+        "step_s",
+        "tokens_per_s",
+        "tflop_per_s_per_device",
+        "mfu_ratio",
+        "fits",
+        "memory_bytes",
+        "allowance_bytes",
+        "time_s",
+    }
     assert agreed <= set(row)
     parts = {name: size for name, size in row["memory_bytes"].items() if name != "total"}
     assert sum(parts.values()) == row["memory_bytes"]["total"]
