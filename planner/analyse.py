@@ -82,7 +82,7 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     setting = setting_of(request)
     knobs = Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request)
-    as_table = _mesh_table(meshes)
+    as_table = mesh_table(meshes)
     broken = screen(setting, MESH_RULES, as_table)
     points = expand(request, knobs, meshes[broken < 0])
     knob_broken = screen(setting, KNOB_RULES, points)
@@ -99,7 +99,15 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     )
 
 
-def _mesh_table(meshes: Ints) -> StrategyTable:
+def valid_points(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> StrategyTable:
+    """Every strategy that breaks no rule, of at most ``most_devices`` devices; what the rules rejected is not kept."""
+    setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
+    meshes = mesh_sizes(request, most_devices)
+    points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
+    return points.take(screen(setting, KNOB_RULES, points) < 0)
+
+
+def mesh_table(meshes: Ints) -> StrategyTable:
     """Meshes as rows, with the first value of every knob: mesh rules read the axes alone."""
     rows = len(meshes)
     axes = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,18 +45,24 @@ class Knobs:
         )
 
 
-def mesh_sizes(request: SearchRequest) -> Ints:
-    """Every mesh of the request, shape [meshes, 5] in the order of ``AXES``.
+def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
+    """Every mesh of the request, shape [meshes, 5] in the order of ``AXES``; with ``most_devices``, of at most so many.
 
     All ordered factorisations of every device count that is let in. A dense model has no expert axis.
     """
-    counts = [request.devices] if request.devices is not None else list(range(1, request.hardware.devices + 1))
-    rows = np.array([mesh for count in counts for mesh in _factorisations(count, 4)], dtype=np.int64).reshape(-1, 4)
-    meshes = np.concatenate([rows, np.ones((len(rows), 1), np.int64)], axis=1)
+    first = request.devices or 1
+    meshes = _meshes(first, request.devices or min(most_devices or request.hardware.devices, request.hardware.devices))
     keep = np.ones(len(meshes), dtype=bool)
     for axis, allowed in request.filters.mesh.items():
         keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)  # type: ignore[arg-type]
     return meshes[keep]
+
+
+@lru_cache(maxsize=64)
+def _meshes(first: int, last: int) -> Ints:
+    rows = np.array([mesh for count in range(first, last + 1) for mesh in _factorisations(count, 4)], dtype=np.int64)
+    rows = rows.reshape(-1, 4)
+    return np.concatenate([rows, np.ones((len(rows), 1), np.int64)], axis=1)
 
 
 def _in_filter(column: Ints, allowed: AxisFilter) -> NDArray[np.bool_]:
@@ -119,7 +126,7 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
 
 
 def _axis_orders(request: SearchRequest, mesh: tuple[int, ...]) -> tuple[int, ...]:
-    spans_domains = int(np.prod(mesh)) > request.hardware.domain_size
+    spans_domains = prod(mesh) > request.hardware.domain_size
     both = mesh[AXES.index("fsdp")] > 1 and mesh[AXES.index("context")] > 1
     return tuple(range(len(AXIS_ORDERS))) if spans_domains and both else (0,)
 
@@ -132,18 +139,18 @@ def _loss_chunks(seq_len: int, context: int) -> tuple[int, ...]:
 
 def expand(request: SearchRequest, knobs: Knobs, meshes: Ints) -> StrategyTable:
     """Every strategy of the given meshes, shape [points] a column."""
-    blocks: dict[str, list[Ints]] = {}
-    for mesh in meshes:
-        for name, column in _block(request, knobs, tuple(int(size) for size in mesh)).items():
-            blocks.setdefault(name, []).append(column)
-    if not blocks:
+    if not len(meshes):
         return StrategyTable.from_strategies([])
-    columns = {name: np.concatenate(parts) for name, parts in blocks.items()}
-    return StrategyTable(**{name: column.astype(np.int8 if name in CODES else np.int64) for name, column in columns.items()})
+    grids = [_grid(knobs, mesh_options(request, knobs, tuple(int(size) for size in mesh))) for mesh in meshes]
+    points = [len(grid["remat"]) for grid in grids]
+    columns = {name: np.concatenate([grid[name] for grid in grids]) for name in grids[0]}
+    axes = {axis: np.repeat(meshes[:, index].astype(np.int64), points) for index, axis in enumerate(AXES)}
+    return StrategyTable(**columns, **axes)
 
 
-def _block(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> dict[str, Ints]:
-    options = mesh_options(request, knobs, mesh)
+@lru_cache(maxsize=4096)
+def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
+    """The product of all knob values of one mesh; many meshes share one."""
     grid = {
         "scheme": _codes("scheme", options.scheme),
         "remat": _codes("remat", knobs.remat),
@@ -155,10 +162,8 @@ def _block(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> dict[
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),
     }
-    columns = [axis.ravel() for axis in np.meshgrid(*grid.values(), indexing="ij")]
-    block = dict(zip(grid, columns, strict=True))
-    points = len(columns[0])
-    return block | {axis: np.full(points, size, np.int64) for axis, size in zip(AXES, mesh, strict=True)}
+    columns = zip(grid, (column.ravel() for column in np.meshgrid(*grid.values(), indexing="ij")), strict=True)
+    return {name: column.astype(np.int8 if name in CODES else np.int64) for name, column in columns}
 
 
 def _codes(column: str, values: tuple[str, ...]) -> Ints:
