@@ -37,11 +37,17 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
         return Offer(real or own[:1], (missing,))
+    return Offer(real, (*_slow_kernel(request), *_unreal(verdicts)))
+
+
+def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
     kernel = setting_of(request).kernel
-    if request.hardware.kind == "gpu" and kernel != "cudnn":
-        slow = f"head_dim={request.model.head_dim} is not one that cuDNN attention takes (multiples of 8 up to 128): {kernel} JAX runs instead"
-        return Offer(real, (slow, *_unreal(verdicts)))
-    return Offer(real, _unreal(verdicts))
+    if request.hardware.kind != "gpu" or kernel == "cudnn":
+        return ()
+    return (
+        f"head_dim={request.model.head_dim} is not one that cuDNN attention takes (multiples of 8 up to 128): "
+        f"{kernel} JAX attention runs instead",
+    )
 
 
 def _unreal(verdicts: dict[str, object]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan import catalog
+from lcplan.catalog.tpu import slice_names
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.units import format_bytes, format_count, format_tokens
@@ -76,9 +77,11 @@ def _model_row(name: str) -> dict[str, Any]:
 
 
 def _hardware_row(name: str) -> dict[str, Any]:
-    spec = catalog.hardware(name)
+    """A family of TPU slices (``tpu-v5p-N``) is one row: that of its largest slice."""
+    family = name.removesuffix("-N")
+    spec = catalog.hardware(slice_names(family)[-1] if name.endswith("-N") else name)
     return {
-        "name": spec.name,
+        "name": name,
         "devices": spec.devices,
         "device": spec.device.name,
         "hbm_bytes": int(spec.device.hbm_bytes.value),
@@ -102,7 +105,11 @@ def _hardware_table(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         memory, usable = format_bytes(row["hbm_bytes"]), format_bytes(row["usable_bytes"])
         peak = f"{row['peak_flop_per_s'] / 1e15:.3g}"
-        table.add_row(row["name"], str(row["devices"]), memory, usable, peak, str(row["domain_size"]))
+        many = row["name"].endswith("-N")
+        counts = ["by N" if many else str(row[key]) for key in ("devices", "domain_size")]
+        table.add_row(row["name"], counts[0], memory, usable, peak, counts[1])
+    table.caption = "xN behind a name is N domains (dgx-h100x4: 32 GPUs); N of a TPU is that of its accelerator type (v5p-64)"
+    table.caption_justify = "left"
     return table
 
 

@@ -17,13 +17,14 @@ from planner.emit import make_plan
 from planner.flat import flat_row
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain, probe
-from planner.offer import default_stage
+from planner.offer import default_stage, offer
 from planner.request import Objective, SearchRequest, Stage
 from planner.result import SearchResult
 from planner.run_folder import RunFolder
 from planner.search import Effort, search
 from planner.show.search import search_view
 from planner.study import Store
+from planner.study.location import canonical_url
 
 EPILOG = """\b
 Examples:
@@ -74,10 +75,12 @@ def command(**options: Any) -> int:
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
+    study = canonical_url(parsed.study) if parsed.study else None
     toolchain = probe(parsed.toolchain)
+    offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
     stage = parsed.stages or default_stage(request.hardware)
     folder = RunFolder.open(parsed.out, request)
-    store = None if stage == "modelled" else Store.open(parsed.study or folder.study_url, request.identity)
+    store = None if stage == "modelled" else Store.open(study or folder.study_url, request.identity)
     bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)

@@ -1,0 +1,186 @@
+"""The modelled search and the estimate, from the command line to their documents and files."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lcplan import Plan
+
+MAIN = ("search", "--model", "llama3-8b", "--seq", "256k", "--hw", "gb200-nvl72")
+MODELLED = (*MAIN, "--stages", "modelled")
+
+
+def test_the_document(lcplan):
+    answer = lcplan(*MODELLED, "--format", "json")
+    assert answer.code == 0
+    document = answer.json
+    assert next(iter(document)) == "schema_version"
+    assert document["request"]["model"]["parameters"] == 8_030_261_248
+    assert document["request"]["hardware"]["devices"] == 72
+    assert document["request"]["workload"]["global_batch"] == 16
+    space = document["space"]
+    assert space["enumerated"] == sum(space["rejected"].values()) + space["estimated"]
+    assert space["enumerated"] > 20_000
+    assert space["survivors"] == len(document["candidates"]) == 8
+    assert document["winner"] == document["candidates"][0]
+    winner = document["winner"]
+    assert winner["compiled"] is None
+    assert winner["timed"] is None
+    assert winner["best"]["rung"] == "modelled"
+    assert winner["strategy"]["devices"] <= 72
+    parts = dict(winner["estimate"]["memory_bytes"])
+    assert parts.pop("total") == pytest.approx(sum(parts.values()))
+    assert winner["estimate"]["step_s"] == pytest.approx(sum(winner["estimate"]["time_s"].values()))
+
+
+def test_the_plan_loads_by_itself_and_says_how_to_run(lcplan):
+    lcplan(*MODELLED, "--out", "run")
+    plan = Plan.load("run/plan.yaml")
+    assert plan.request.model.parameters == 8_030_261_248
+    assert plan.launch.processes * plan.launch.devices_per_process == plan.strategy.devices
+    assert len(plan.mesh_axes) == len(plan.mesh_shape) == 5
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in plan.environment
+    copied = Path("copy.yaml")
+    plan.save(copied)
+    assert Plan.load(copied) == plan
+
+
+def test_the_nvshmem_plan_sets_the_flag_and_one_process_a_device(lcplan):
+    answer = lcplan(*MODELLED, "--backend", "nvshmem", "--devices", "32", "--out", "run")
+    assert answer.code == 0
+    plan = Plan.load("run/plan.yaml")
+    assert plan.xla_flags == ("--xla_gpu_experimental_enable_nvshmem=true",)
+    assert (plan.launch.processes, plan.launch.devices_per_process) == (32, 1)
+
+
+def test_the_table_fits_100_columns_and_has_no_colour_when_piped(lcplan):
+    answer = lcplan(*MODELLED)
+    assert answer.code == 0
+    assert max(map(len, answer.out.splitlines())) <= 100
+    assert "\x1b" not in answer.out
+    for words in ("Winner:", "Best candidates", "Rejected, by the first rule", "~ modelled", "plan: lcplan-runs/"):
+        assert words in answer.out
+
+
+def test_csv_has_a_row_a_candidate(lcplan):
+    rows = list(csv.DictReader(io.StringIO(lcplan(*MODELLED, "--survivors", "3", "--format", "csv").out)))
+    assert len(rows) == 3
+    assert {row["rung"] for row in rows} == {"modelled"}
+    assert float(rows[0]["tokens_per_s"]) >= float(rows[1]["tokens_per_s"])
+
+
+@pytest.mark.parametrize("objective", ["tokens_per_s", "tokens_per_s_per_device", "step_s"])
+def test_objectives_put_their_best_first(lcplan, objective):
+    document = lcplan(*MODELLED, "--objective", objective, "--format", "json").json
+    value = {
+        "tokens_per_s": lambda c: c["best"]["tokens_per_s"],
+        "tokens_per_s_per_device": lambda c: c["best"]["tokens_per_s"] / c["strategy"]["devices"],
+        "step_s": lambda c: -c["best"]["step_s"],
+    }[objective]
+    values = [value(candidate) for candidate in document["candidates"]]
+    assert values == sorted(values, reverse=True)
+
+
+def test_filters_reach_the_winner(lcplan):
+    document = lcplan(
+        *MODELLED, "--mesh", "context=16,tensor=2", "--scheme", "ring", "--remat", "full", "--devices", "32", "--format", "json"
+    ).json
+    strategy = document["winner"]["strategy"]
+    assert strategy["mesh"] == {"data": 1, "fsdp": 1, "context": 16, "tensor": 2, "expert": 1}
+    assert (strategy["scheme"], strategy["remat"], strategy["devices"]) == ("ring", "full", 32)
+
+
+def test_nothing_fits_says_what_would(lcplan):
+    answer = lcplan(*MODELLED, "--devices", "4", "--budget", "20GiB")
+    assert answer.code == 1
+    assert "Nearest miss:" in answer.out
+    assert "would fit:" in answer.out
+    document = lcplan(*MODELLED, "--devices", "4", "--budget", "20GiB", "--format", "json").json
+    assert document["winner"] is None
+    assert document["nearest_miss"]["estimate"]["fits"] is False
+
+
+def test_estimate_that_does_not_fit_is_an_answer(lcplan):
+    answer = lcplan(
+        "estimate", "--model", "llama3.1-405b", "--seq", "8k", "--hw", "dgx-h100", "--mesh", "fsdp=8", "--format", "json"
+    )
+    assert answer.code == 0
+    candidate = answer.json["candidate"]
+    assert candidate["estimate"]["fits"] is False
+    assert candidate["best"]["fits"] is False
+
+
+def test_estimate_fills_in_what_is_left_open(lcplan):
+    strategy = lcplan(
+        "estimate",
+        "--model",
+        "llama3-8b",
+        "--seq",
+        "256k",
+        "--hw",
+        "gb200-nvl72",
+        "--mesh",
+        "context=16,tensor=2",
+        "--format",
+        "json",
+    ).json["candidate"]["strategy"]
+    assert (strategy["scheme"], strategy["remat"], strategy["microbatches"]) == ("ring-zigzag", "full", 16)
+
+
+@pytest.mark.parametrize("kind", ["models", "hardware"])
+def test_the_catalogue(lcplan, kind):
+    names = [row["name"] for row in lcplan("catalog", kind, "--format", "json").json[kind]]
+    assert {"models": "llama3-8b", "hardware": "gb200-nvl72"}[kind] in names
+    table = lcplan("catalog", kind)
+    assert max(map(len, table.out.splitlines())) <= 100
+    one = lcplan("catalog", kind, names[0])
+    assert "source" in one.out
+
+
+def test_doctor_tells_why_not(lcplan):
+    answer = lcplan("doctor", "--format", "json")
+    assert answer.code == 0
+    toolchain = answer.json["toolchains"][0]
+    assert toolchain["python"] == sys.executable
+    assert toolchain["targets"]["cpu"] is True
+    assert all(verdict is True or len(verdict) > 10 for verdict in toolchain["backends"].values())
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom planner.cli.main import run\nrun(['--help'])\n"
+        "print([m for m in ('jax','numpy','optuna','flax','optax','matplotlib','pydantic') if m in "
+        "sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "lcplan search --model llama3-8b" in done.stdout
+
+
+def test_a_modelled_search_loads_neither_jax_nor_optuna(tmp_path):
+    code = (
+        "import sys\nfrom planner.cli.main import run\n"
+        "run('search --model llama3-8b --seq 256k --hw gb200-nvl72 --stages modelled --format json'.split())\n"
+        "print([m for m in ('jax','optuna','flax','optax','matplotlib') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    command = f"{sys.executable} -c 'from planner.cli.main import main; main()' catalog models | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_no_color_is_respected(tmp_path):
+    environment = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": "", "TERM": "xterm"}
+    command = [sys.executable, "-c", "from planner.cli.main import main; main()", "catalog", "models"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert "\x1b[3" not in done.stdout
