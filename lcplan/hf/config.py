@@ -64,7 +64,7 @@ def from_config(config: Any, name: str, *, where: str = "config.json") -> ModelS
     spec = _values(keys, family)
     keys.problems.extend(refusals(config, frozenset(keys.used)))
     if keys.problems:
-        raise BadInputError([f"{where}: {problem}" for problem in keys.problems])
+        raise BadInputError([f"{where}: {problem}" for problem in dict.fromkeys(keys.problems)])
     return ModelSpec.read(
         {
             **spec,

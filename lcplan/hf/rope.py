@@ -80,11 +80,12 @@ def _scaled(keys: Keys, given: Mapping[str, Any], *, key: str, kind: str, theta:
     def number(name: str, default: float) -> float:
         return keys.number(name, default=default, inside=given, where=where)
 
-    factor = number("scaling_factor", 1.0) if key == "rotary" else number("factor", 0.0)
-    if not factor:
+    name = "scaling_factor" if key == "rotary" else "factor"
+    if name == "factor" and given.get(name) is None:
         keys.problems.append(f"{key}: missing key 'factor'")
-    elif factor < 1:
-        keys.problems.append(f"{where}factor: {factor:g} is below 1")
+    factor = number(name, 1.0)
+    if factor < 1:
+        keys.problems.append(f"{where}{name}: {factor:g} is below 1")
     values: dict[str, Any] = {"theta": theta, "scaling": _NAMES[kind], "factor": max(factor, 1.0)}
     if kind != "linear":
         values["original_max_position"] = _original(keys, given, key=key, kind=kind)

@@ -5,7 +5,7 @@ import pytest
 from lcplan.catalog import model, model_names
 from lcplan.errors import BadInputError
 
-# Published counts: safetensors totals of the Hugging Face model pages, and keras-team/keras-hub presets (qwen3_presets.py and others).
+# Published counts: safetensors totals of the Hugging Face model pages, and keras-team/keras-hub's presets.
 COUNTS = {
     "llama2-7b": 6738415616,
     "llama2-13b": 13015864320,
