@@ -222,10 +222,11 @@ def _window_size(keys: Keys, family: Family, *, use: bool) -> int | None:
 def _notes(keys: Keys) -> list[str]:
     """What a reader of the numbers must know of the config."""
     notes = list(keys.notes)
-    quantized = keys.config.get("quantization_config")
-    if quantized:
-        method = quantized.get("quant_method", "?") if isinstance(quantized, dict) else quantized
-        notes.append(f"quantization_config ({method!r:.40}) is ignored: training state is not sized from it")
+    for key in ("quantization_config", "quantization"):
+        quantized = keys.get(key)
+        if quantized:
+            method = quantized.get("quant_method", "?") if isinstance(quantized, dict) else quantized
+            notes.append(f"{key} ({method!r:.40}) is ignored: training state is not sized from it")
     dropouts = [key for key in ("attention_dropout", "resid_pdrop", "embd_pdrop", "hidden_dropout") if keys.config.get(key)]
     notes.extend(f"{key}={keys.config[key]!r:.20} is ignored: the step trains without dropout" for key in dropouts)
     if keys.config.get("auto_map"):

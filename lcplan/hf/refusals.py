@@ -12,6 +12,8 @@ _CHANGES: tuple[tuple[str, str], ...] = (
     (r"mamba|(^|_)ssm|conv_kernel|linear_(num|key|value|att)|lru_|rwkv|hybrid|retention", "recurrent or linear layers"),
     (r"vision|visual|audio|image|video|(^|_)mm_|speech|text_config|projector", "more than text"),
     (r"cross_attention|add_cross|is_encoder_decoder|encoder_layers", "an encoder or cross attention"),
+    (r"is_causal|causal_mask|bidirectional|diffusion", "attention that is not causal"),
+    (r"use_rope|use_rotary", "positions other than RoPE"),
     (r"alibi|learned_pos|position_embedding_type|n_positions", "positions other than RoPE"),
     (r"partial_rotary|rotary_pct|rotary_dim|rope_pct|no_rope|nope|rope_interleav|mrope|rope_local|rope_ratio", "another RoPE"),
     (r"qk_norm|qk_layernorm|q_norm|k_norm|clip_qkv|sinks?(_|$)|attention_chunk|indexer|index_|sparse_att", "another attention"),
@@ -39,6 +41,7 @@ _NEUTRAL_TEXT = {
     "mlp_type": {"default", "gated"},
     "position_embedding_type": {"rope", "rotary"},
 }
+_TRUE_IS_NEUTRAL = {"is_causal", "use_causal_mask", "use_rope", "use_rotary", "use_rotary_embedding"}
 _ONE_IS_NEUTRAL = re.compile(r"multiplier|scal|factor|pct|ratio")
 
 
@@ -59,6 +62,8 @@ def unknown_keys(config: Mapping[str, Any], used: frozenset[str]) -> list[str]:
 
 
 def _neutral(key: str, value: Any) -> bool:
+    if key in _TRUE_IS_NEUTRAL:
+        return value is None or value is True
     if value is None or value is False or value in ("", [], {}) or _HARMLESS.fullmatch(key):
         return True
     if isinstance(value, str):
