@@ -47,3 +47,8 @@ def shift(x: Shaped[Array, "..."], axis: str) -> Shaped[Array, "..."]:
     """Send ``x`` to the next rank of the ring, receive the previous rank's."""
     size = lax.axis_size(axis)
     return lax.ppermute(x, axis, [(rank, (rank + 1) % size) for rank in range(size)]) if size > 1 else x
+
+
+def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks ..."]:
+    """Send part i of the leading dim to rank i; what comes from rank i is part i."""
+    return lax.all_to_all(x, axis, split_axis=0, concat_axis=0, tiled=True) if lax.axis_size(axis) > 1 else x

@@ -17,7 +17,7 @@ def check(spec: StepSpec) -> None:
     BadInputError
         One line for each limit that the spec is against.
     """
-    problems = [*_mesh(spec), *_features(spec)]
+    problems = [*_mesh(spec), *_ulysses(spec), *_features(spec)]
     if problems:
         raise BadInputError(problems)
 
@@ -45,6 +45,17 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     )
     tokens = workload.global_batch // sequences * (workload.seq_len // mesh.context)
     yield from _divides(tensor, ("tokens of a microbatch on a context rank", tokens), "the residual stream is split over tensor")
+
+
+def _ulysses(spec: StepSpec) -> Iterator[str]:
+    """Heads are split over context too."""
+    model, mesh = spec.model, spec.strategy.mesh
+    if spec.strategy.scheme != "ulysses":
+        return
+    ranks = mesh.tensor * mesh.context
+    yield from _divides(("tensor x context", ranks), ("heads", model.heads), "ulysses splits heads over both")
+    if model.kv_heads % ranks and ranks % model.kv_heads:
+        yield f"tensor x context={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
 
 
 def _features(spec: StepSpec) -> Iterator[str]:

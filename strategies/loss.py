@@ -74,7 +74,8 @@ def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: N
     targets_chunks = targets_U.reshape(tensor, chunks, -1).swapaxes(0, 1).reshape(chunks, -1)
     (loss, dhead_DV), dh = lax.scan(chunk, zero, (h_RD.reshape(chunks, -1, D), targets_chunks))
     dhead_dV = reduce_scatter(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(jnp.float32)
-    return loss, Hidden(dh.reshape(rows, D), dhead_dV.T)
+    # The whole gradient of the head must be gone before the layers' backward pass, which needs its space, begins.
+    return loss, Hidden(*lax.optimization_barrier((dh.reshape(rows, D), dhead_dV.T)))
 
 
 def _backward(gradients: Hidden, dloss: Float[Array, ""]) -> tuple[Hidden, None]:
@@ -89,9 +90,10 @@ def _softmax(
     label_C = targets_C - lax.axis_index(TENSOR) * rows
     own_CV = label_C[:, None] == jnp.arange(rows)
     largest_C = all_max(logits_CV.max(axis=1), TENSOR)
-    exponentials_CV = jnp.exp(logits_CV - largest_C[:, None])
+    total_C = jnp.exp(logits_CV - largest_C[:, None]).sum(axis=1)
     label_logit_C = jnp.where(own_CV, logits_CV, 0).sum(axis=1)
-    total_C, label_logit_C = all_reduce(jnp.stack([exponentials_CV.sum(axis=1), label_logit_C]), TENSOR)
-    valid_C = targets_C != IGNORE
-    nll_C = jnp.where(valid_C, jnp.log(total_C) + largest_C - label_logit_C, 0)
-    return nll_C, jnp.where(valid_C[:, None], exponentials_CV / total_C[:, None] - own_CV, 0)
+    total_C, label_logit_C = all_reduce(jnp.stack([total_C, label_logit_C]), TENSOR)
+    lse_C, valid_C = jnp.log(total_C) + largest_C, targets_C != IGNORE
+    # The exponential is taken anew from the logits: to keep the first would be one more chunk of fp32 logits.
+    dlogits_CV = jnp.exp(logits_CV - lse_C[:, None]) - own_CV
+    return jnp.where(valid_C, lse_C - label_logit_C, 0), jnp.where(valid_C[:, None], dlogits_CV, 0)

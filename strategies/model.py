@@ -120,18 +120,21 @@ class FeedForward(nnx.Module):
         model = spec.model
         D, F = model.d_model, model.d_ff
         self.norm = _vector(D, fill=1.0)
-        self.gate_up = _matrix(rngs, D, 2, F)
-        self.down = _matrix(rngs, D, F)
-        self.gate_up_bias = _vector(2, F) if model.mlp_bias else None
+        self.gate, self.up, self.down = (_matrix(rngs, D, F) for _ in range(3))
+        self.gate_bias = _vector(F) if model.mlp_bias else None
+        self.up_bias = _vector(F) if model.mlp_bias else None
         self.down_bias = _vector(D) if model.mlp_bias else None
 
     def __call__(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
-        """What the feed-forward layer adds to the residual stream."""
+        """What the feed-forward layer adds to the residual stream.
+
+        Gate and up are two arrays, so that their gradients can take their places, element by element.
+        """
         how = Gather(self.spec.numerics)
         h_RD = rms_norm(x_RD, self.norm[...], self.spec.model.norm_eps)
-        (y_U2F,) = column(h_RD, (self.gate_up[...],), how=(how,))
-        y_U2F = _biased(y_U2F, self.gate_up_bias)
-        gate_UF, up_UF = name(y_U2F[:, 0], "gate"), name(y_U2F[:, 1], "up")
+        gate_UF, up_UF = column(h_RD, (self.gate[...], self.up[...]), how=(how, how))
+        gate_UF = name(_biased(gate_UF, self.gate_bias), "gate")
+        up_UF = name(_biased(up_UF, self.up_bias), "up")
         h_UF = _ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
         return _biased(row(h_UF, self.down[...], how=how), self.down_bias)
 

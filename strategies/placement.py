@@ -17,11 +17,13 @@ _SPLIT = {
     "query": P(STATE_AXES, TENSOR),  # D N H
     "key_value": P(STATE_AXES, None, TENSOR),  # D 2 K H
     "out": P(STATE_AXES, TENSOR),  # D N H
-    "gate_up": P(STATE_AXES, None, TENSOR),  # D 2 F
+    "gate": P(STATE_AXES, TENSOR),  # D F
+    "up": P(STATE_AXES, TENSOR),  # D F
     "down": P(STATE_AXES, TENSOR),  # D F
     "query_bias": P(TENSOR),  # N H
     "key_value_bias": P(None, TENSOR),  # 2 K H
-    "gate_up_bias": P(None, TENSOR),  # 2 F
+    "gate_bias": P(TENSOR),  # F
+    "up_bias": P(TENSOR),  # F
 }
 _SPLIT_KV_REPLICATED = {
     "key_value": P((*STATE_AXES, TENSOR)),

@@ -63,6 +63,8 @@ class TrainStep:
     mesh: Mesh
     jitted: Any
     """``jax.jit`` of (state, batch) -> (state, metrics); the state is donated."""
+    loss_and_gradients: Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State]]
+    """(params, batch) -> (loss, gradients): the ``shard_map`` alone, for tests and for other optimizers."""
     state_shardings: TrainState
 
     def abstract_arguments(self) -> tuple[TrainState, Batch]:
@@ -111,7 +113,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)
     tokens, everywhere = NamedSharding(mesh, _TOKENS), NamedSharding(mesh, P())
     jitted = jax.jit(step, donate_argnums=0, in_shardings=(shardings, tokens), out_shardings=(shardings, everywhere))
-    return TrainStep(spec, mesh, jitted, shardings)
+    return TrainStep(spec, mesh, jitted, loss_and_gradients, shardings)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from strategies.kernels.interface import Attended, Gradients, Mask
+from strategies.staging import staged_with
 
 _MASKED = -1e30  # finite: where a whole row of a block is masked, exp(-inf + inf) would be nan
 
@@ -30,7 +31,7 @@ class BlockwiseKernel:
         """Online softmax: the key blocks of one query block after another."""
         B, T, N, H = q.shape
         tiles = _Tiles(_divisor(T, self.query_block), _divisor(kv.shape[2], self.key_block), mask)
-        heads = kv.shape[3]
+        heads, zero = kv.shape[3], staged_with(jnp.zeros((), jnp.float32), q)
 
         def query_block(_: None, operands: Any) -> Any:
             i, q_BtKGH = operands
@@ -45,7 +46,7 @@ class BlockwiseKernel:
                 return o, total * kept + weights.sum(-1), new
 
             shape = (B, heads, N // heads, tiles.query)
-            start = jnp.zeros((*shape, H), jnp.float32), jnp.zeros(shape, jnp.float32), jnp.full(shape, _MASKED, jnp.float32)
+            start = jnp.broadcast_to(zero, (*shape, H)), jnp.broadcast_to(zero, shape), jnp.broadcast_to(zero + _MASKED, shape)
             o, total, largest = lax.fori_loop(0, tiles.keys_end(i, kv.shape[2]), key_block, start)
             return None, ((o / total[..., None]).astype(q.dtype), largest + jnp.log(total))
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from jaxtyping import Array, Float
 
 from strategies.kernels import chunk_kernel
+from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
+from strategies.schemes.ulysses import ulysses_attention
 from strategies.spec import StepSpec
 
 
 def attend(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec) -> Float[Array, "B T N H"]:
     """Causal attention over the whole sequence, by the strategy's scheme. Inside ``shard_map``: all lengths are local."""
-    pattern = pattern_of(spec.strategy.scheme, chunk_kernel(spec.kernel))
-    return ring_attention(q, kv, pattern=pattern)
+    scheme, kernel = spec.strategy.scheme, chunk_kernel(spec.kernel)
+    match scheme:
+        case "ulysses":
+            return ulysses_attention(q, kv, kernel=kernel)
+        case "all-gather":
+            return all_gather_attention(q, kv, pattern=pattern_of(scheme, kernel))
+        case "ring" | "ring-zigzag":
+            return ring_attention(q, kv, pattern=pattern_of(scheme, kernel))

@@ -39,15 +39,17 @@ class Pattern:
 
     def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, owner: Int[Array, ""]) -> Attended:
         """Attention to the chunk of ``owner``: zeros and a log-sum-exp of minus infinity for queries that see nothing."""
-        B, T, N, _ = q.shape
-        nothing = Attended(jnp.zeros_like(q), jnp.full((B, N, T), -jnp.inf, jnp.float32))
 
-        def attend(view: View) -> Attended:
+        def attend(view: View | None) -> Attended:
+            B, T, N, _ = q.shape
+            nothing = Attended(jnp.zeros_like(q), jnp.full((B, N, T), -jnp.inf, jnp.float32))
+            if view is None:
+                return nothing
             queries, keys = _span(view.queries, T), _span(view.keys, T)
             o, lse = self.kernel.forward(q[:, queries], kv[:, :, keys], mask="full")
             return Attended(nothing.o.at[:, queries].set(o), nothing.lse.at[:, :, queries].set(lse))
 
-        return self._choose(attend, nothing, owner=owner)
+        return self._choose(attend, owner)
 
     def backward(
         self,
@@ -59,23 +61,21 @@ class Pattern:
         owner: Int[Array, ""],
     ) -> Gradients:
         """This rank's share of the gradients from the chunk of ``owner``: zeros where nothing was seen."""
-        nothing = Gradients(jnp.zeros_like(q), jnp.zeros_like(kv))
 
-        def attend(view: View) -> Gradients:
+        def attend(view: View | None) -> Gradients:
+            nothing = Gradients(jnp.zeros_like(q), jnp.zeros_like(kv))
+            if view is None:
+                return nothing
             queries, keys = _span(view.queries, q.shape[1]), _span(view.keys, q.shape[1])
             seen = Attended(attended.o[:, queries], attended.lse[:, :, queries])
             dq, dkv = self.kernel.backward(q[:, queries], kv[:, :, keys], attended=seen, do=do[:, queries], mask="full")
             return Gradients(nothing.dq.at[:, queries].set(dq), nothing.dkv.at[:, :, keys].set(dkv))
 
-        return self._choose(attend, nothing, owner=owner)
+        return self._choose(attend, owner)
 
-    def _choose(self, attend: Callable[[View], Any], nothing: Any, *, owner: Int[Array, ""]) -> Any:
+    def _choose(self, attend: Callable[[View | None], Any], owner: Int[Array, ""]) -> Any:
         """Only the call that this rank needs runs."""
-
-        def branch(view: View | None) -> Any:
-            return nothing if view is None else attend(view)
-
-        return lax.cond(owner < lax.axis_index(CONTEXT), lambda: branch(self.before), lambda: branch(self.after))
+        return lax.cond(owner < lax.axis_index(CONTEXT), lambda: attend(self.before), lambda: attend(self.after))
 
 
 def pattern_of(scheme: Scheme, kernel: ChunkKernel) -> Pattern:

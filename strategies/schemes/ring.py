@@ -23,6 +23,7 @@ from strategies.mesh import CONTEXT
 from strategies.remat import name
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.merge import Merged
+from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
 _hop = partial(shift, axis=CONTEXT)
@@ -35,31 +36,30 @@ def ring_attention(
     return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv)
 
 
-def _owner(hops: int | Array) -> Int[Array, ""]:
+def _owner(rank: Int[Array, ""], hops: int | Array) -> Int[Array, ""]:
     """Whose keys are here after so many hops."""
-    return (lax.axis_index(CONTEXT) - hops) % lax.axis_size(CONTEXT)
+    return (rank - hops) % lax.axis_size(CONTEXT)
 
 
 def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
-    last = lax.axis_size(CONTEXT) - 1
+    rank, last = staged_with(lax.axis_index(CONTEXT), q), lax.axis_size(CONTEXT) - 1
     coming = _hop(kv)
     merged = Merged.of(pattern.kernel.forward(q, kv, mask="causal"))
 
     def hop(j: Array, carry: tuple[Array, Merged]) -> tuple[Array, Merged]:
         here, merged = carry
-        return _hop(here), merged.with_chunk(pattern.forward(q, here, owner=_owner(j)))
+        return _hop(here), merged.with_chunk(pattern.forward(q, here, owner=_owner(rank, j)))
 
     if last > 0:
         here, merged = lax.fori_loop(1, last, hop, (coming, merged))
-        merged = merged.with_chunk(pattern.forward(q, here, owner=_owner(last)))
+        merged = merged.with_chunk(pattern.forward(q, here, owner=_owner(rank, last)))
     o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
-    return o, (q, kv, Attended(o, lse))
+    return o, (q, kv, coming, Attended(o, lse))
 
 
 def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
-    q, kv, attended = residuals
-    last = lax.axis_size(CONTEXT) - 1
-    coming = _hop(kv)
+    q, kv, coming, attended = residuals
+    rank, last = lax.axis_index(CONTEXT), lax.axis_size(CONTEXT) - 1
     local = pattern.kernel.backward(q, kv, attended=attended, do=do, mask="causal")
     total = Gradients(*(part.astype(jnp.float32) for part in local))
 
@@ -70,9 +70,9 @@ def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) 
 
     def hop(j: Array, carry: tuple[Array, Gradients]) -> tuple[Array, Gradients]:
         here, total = carry
-        return _hop(here), visit(here, total, owner=_owner(j))
+        return _hop(here), visit(here, total, owner=_owner(rank, j))
 
     if last > 0:
         here, total = lax.fori_loop(1, last, hop, (coming, total))
-        total = visit(here, total, owner=_owner(last))
+        total = visit(here, total, owner=_owner(rank, last))
     return total.dq.astype(q.dtype), _hop(total.dkv).astype(kv.dtype)

@@ -1,0 +1,77 @@
+"""The same model on one device in plain jax.numpy: whole sequences, S x S scores, all logits. To be read against the paper."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lcplan.model import ModelSpec
+from strategies.rope import frequencies
+
+Params = dict[str, Any]
+
+
+def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, model: ModelSpec) -> jax.Array:
+    """Mean cross-entropy over targets that are not -1. ``params`` as ``nnx.to_pure_dict`` gives them, tokens in order."""
+    x = params["embedding"][tokens]
+    for index in range(model.layers):
+        layer = jax.tree.map(lambda stacked, index=index: stacked[index], params["layers"])
+        x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], model), model)
+        x = x + _feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], model), model)
+    head = params.get("head", params["embedding"])
+    logits = jnp.einsum("btd,vd->btv", _norm(x, params["norm"], model), head)
+    nll = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    valid = targets >= 0
+    return jnp.where(valid, nll, 0).sum() / valid.sum()
+
+
+def _norm(x: jax.Array, weight: jax.Array, model: ModelSpec) -> jax.Array:
+    return x / jnp.sqrt((x**2).mean(axis=-1, keepdims=True) + model.norm_eps) * weight
+
+
+def _rotate(x: jax.Array, model: ModelSpec) -> jax.Array:
+    """Pairs (i, i + H / 2) as complex numbers, times exp(i position frequency)."""
+    frequency, factor = frequencies(model, x.shape[1])
+    turn = factor * np.exp(1j * np.arange(x.shape[1])[:, None] * frequency)
+    half = model.head_dim // 2
+    turned = (x[..., :half] + 1j * x[..., half:]) * turn[:, None].astype(np.complex64)
+    return jnp.concatenate([turned.real, turned.imag], axis=-1)
+
+
+def _attention(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
+    q = jnp.einsum("btd,dnh->btnh", h, layer["query"])
+    k, v = jnp.einsum("btd,dckh->cbtkh", h, layer["key_value"])
+    if model.qkv_bias:
+        q, k, v = q + layer["query_bias"], k + layer["key_value_bias"][0], v + layer["key_value_bias"][1]
+    if model.qk_norm:
+        q, k = _norm(q, layer["query_norm"], model), _norm(k, layer["key_norm"], model)
+    o = naive_attention(_rotate(q, model), _rotate(k, model), v)
+    x = jnp.einsum("btnh,dnh->btd", o, layer["out"])
+    return x + layer["out_bias"] if model.out_bias else x
+
+
+def naive_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Causal softmax attention with every key and value head repeated for its group of query heads."""
+    group, length = q.shape[2] // k.shape[2], q.shape[1]
+    k, v = jnp.repeat(k, group, axis=2), jnp.repeat(v, group, axis=2)
+    scores = jnp.einsum("btnh,bsnh->bnts", q, k) / sqrt(q.shape[-1])
+    scores = jnp.where(np.tri(length, dtype=bool), scores, -jnp.inf)
+    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores, axis=-1), v)
+
+
+def _feed_forward(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
+    gate, up = h @ layer["gate"], h @ layer["up"]
+    if model.mlp_bias:
+        gate, up = gate + layer["gate_bias"], up + layer["up_bias"]
+    activation = {
+        "silu": lambda x: x / (1 + jnp.exp(-x)),
+        "gelu": lambda x: x * (1 + jax.scipy.special.erf(x / sqrt(2))) / 2,
+        "gelu_tanh": lambda x: x * (1 + jnp.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+        "relu": lambda x: jnp.maximum(x, 0),
+    }[model.activation]
+    x = (activation(gate) * up) @ layer["down"].T
+    return x + layer["down_bias"] if model.mlp_bias else x

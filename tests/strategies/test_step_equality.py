@@ -1,0 +1,71 @@
+"""Loss and every gradient equal the single-device reference, in fp32, for each scheme and mixture of axes."""
+
+import pytest
+from equality import Case, assert_equal
+
+from lcplan.model import ModelSpec, Rope
+from lcplan.strategy import SCHEMES, Mesh, Strategy
+
+PLAIN = ModelSpec(name="odd groups", layers=2, d_model=48, d_ff=40, heads=12, kv_heads=4, head_dim=8, vocab=96)
+RICH = ModelSpec(
+    name="everything on",
+    layers=2,
+    d_model=32,
+    d_ff=48,
+    heads=8,
+    kv_heads=2,
+    head_dim=8,
+    vocab=64,
+    tied_embeddings=True,
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+    qk_norm=True,
+    activation="gelu_tanh",
+    rope=Rope(theta=500.0, scaling="llama3", factor=4.0, original_max_position=16),
+)
+
+
+def strategy(scheme: str = "ring", remat: str = "full", microbatches: int = 1, loss_chunk_tokens: int = 16, **mesh: int) -> Strategy:
+    return Strategy(
+        mesh=Mesh(**mesh),
+        scheme=scheme,
+        remat=remat,
+        microbatches=microbatches,
+        loss_chunk_tokens=loss_chunk_tokens,
+        gather_dtype="fp32",
+    )
+
+
+FAST = [
+    (PLAIN, strategy()),
+    (RICH, strategy(remat="none", microbatches=2)),
+    (PLAIN, strategy("ring", context=4, tensor=2)),
+    (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, remat="save-attention")),
+    (PLAIN, strategy("all-gather", context=4, tensor=2, remat="minimal")),
+    (PLAIN, strategy("ulysses", context=4, fsdp=2, remat="none")),
+    (RICH, strategy("ring-zigzag", context=2, tensor=4, remat="save-qkv")),  # two tensor ranks share a KV head
+    (RICH, strategy("ulysses", context=4, tensor=2, remat="save-attention")),  # four context ranks share a KV head
+    (RICH, strategy("ring", data=2, fsdp=2, context=2, remat="none")),
+    (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
+    (PLAIN, strategy("ring", data=2, fsdp=2, tensor=2, loss_chunk_tokens=10)),  # 10 does not divide: chunks of 8
+]
+
+
+@pytest.mark.parametrize(("model", "strategy"), FAST, ids=lambda value: value.label if isinstance(value, Strategy) else value.name)
+def test_equals_reference(model, strategy):
+    assert_equal(Case(model, strategy))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remat", ["full", "save-attention", "save-qkv", "minimal", "none"])
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("fsdp", [1, 2])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_grid_equals_reference(scheme, fsdp, tensor, remat):
+    assert_equal(Case(PLAIN, strategy(scheme, remat, fsdp=fsdp, context=2, tensor=tensor)))
+
+
+def test_axis_order_does_not_change_the_result():
+    order = ("data", "context", "fsdp", "expert", "tensor")
+    assert_equal(Case(PLAIN, strategy("ring-zigzag", context=2, fsdp=2, tensor=2).model_copy(update={"axis_order": order})))
