@@ -15,7 +15,9 @@ from planner.measure.toolchain import Toolchain, probe
 
 @click.command("doctor")
 @click.option("--toolchain", "pythons", multiple=True, metavar="PYTHON", help="Another Python to look at (repeatable).")
-@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
+)
 def command(pythons: tuple[str, ...], output: str) -> int:
     """Show what this Python, and others, can compile for, and which collective backends are real there.
 
