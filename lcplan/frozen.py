@@ -37,7 +37,7 @@ class Frozen(BaseModel):
             return cls.model_validate_json(json.dumps(data, default=_plain), strict=True)
         except ValidationError as error:
             unknown_first = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-            raise BadInputError([_line(where, problem, cls) for problem in unknown_first]) from None
+            raise BadInputError([_line(cls, problem, where=where) for problem in unknown_first]) from None
         except (TypeError, ValueError) as error:  # keys that are no text, values that contain themselves
             raise BadInputError(f"{where}: not plain values: {error}") from None
 
@@ -51,11 +51,11 @@ def _plain_name(data: Any) -> str:
     return names.get(type(data), type(data).__name__)
 
 
-def _line(where: str, problem: Any, cls: type[BaseModel]) -> str:
+def _line(cls: type[BaseModel], problem: Any, *, where: str) -> str:
     loc = problem["loc"]
     key = ".".join(str(part) for part in loc)
     if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown key {key!r}{_way_out(str(loc[-1]), cls, loc[:-1])}"
+        return f"{where}: unknown key {key!r}{_way_out(cls, str(loc[-1]), path=loc[:-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing key {key!r}"
     message = str(problem["msg"]).removeprefix("Value error, ")
@@ -65,7 +65,7 @@ def _line(where: str, problem: Any, cls: type[BaseModel]) -> str:
     return f"{before}{message} (got {_SHORT.repr(problem.get('input'))})"
 
 
-def _way_out(word: str, cls: type[BaseModel], path: tuple[str | int, ...]) -> str:
+def _way_out(cls: type[BaseModel], word: str, *, path: tuple[str | int, ...]) -> str:
     """Near names among the keys beside the unknown one, else among those one level deeper, else the keys beside it."""
     beside = fields_at(cls, path)
     deeper = [f"{name}.{inner}" for name in beside for inner in fields_at(cls, (*path, name))]

@@ -46,7 +46,7 @@ def read_model(path: Path) -> ModelSpec:
     if base is not None:
         from lcplan.catalog.find_model import named
 
-        data = merge(_dump(named, base, path), own | data)
+        data = merge(_dump(named, base, path=path), own | data)
     return ModelSpec.read(own | data, str(path))
 
 
@@ -66,7 +66,7 @@ def read_hardware(path: Path) -> HardwareSpec:
     if base is not None:
         from lcplan.catalog.find_hardware import named
 
-        data = merge(_dump(named, base, path), own | data)
+        data = merge(_dump(named, base, path=path), own | data)
     return HardwareSpec.read(own | data, str(path))
 
 
@@ -99,7 +99,7 @@ def _base(data: dict[Any, Any], path: Path) -> tuple[str | None, dict[Any, Any]]
     return base, {"name": path.stem, "source": source}
 
 
-def _dump(named: Callable[[str], BaseModel], base: str, path: Path) -> dict[str, Any]:
+def _dump(named: Callable[[str], BaseModel], base: str, *, path: Path) -> dict[str, Any]:
     try:
         return named(base).model_dump(mode="json")
     except BadInputError as error:

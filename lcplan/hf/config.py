@@ -114,7 +114,7 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
     d_model = keys.whole("hidden_size", largest=LARGEST_SIZE)
     heads = keys.whole("num_attention_heads", largest=LARGEST_HEADS)
     layers = keys.whole("num_hidden_layers", largest=LARGEST_LAYERS)
-    bias = {field: _bias(keys, getattr(family, field), family) for field in ("qkv_bias", "out_bias", "mlp_bias")}
+    bias = {field: _bias(keys, family, rule=getattr(family, field)) for field in ("qkv_bias", "out_bias", "mlp_bias")}
     return {
         "family": family.spec_family,
         "layers": layers,
@@ -135,7 +135,7 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
     }
 
 
-def _bias(keys: Keys, rule: bool | str, family: Family) -> bool:
+def _bias(keys: Keys, family: Family, *, rule: bool | str) -> bool:
     return rule if isinstance(rule, bool) else keys.flag(rule, default=family.bias_default)
 
 
