@@ -32,6 +32,10 @@ class ModelSpec(Frozen):
 
     Sizes use the legend of docs/notation.md: D ``d_model``, F ``d_ff``, N ``heads``, K ``kv_heads``, H ``head_dim``,
     L ``layers``, V ``vocab``.
+
+    >>> llama = ModelSpec(name="l", layers=32, d_model=4096, d_ff=14336, heads=32, kv_heads=8, head_dim=128, vocab=128256)
+    >>> llama.parameters
+    8030261248
     """
 
     name: Annotated[str, Field(min_length=1, max_length=120)]
@@ -93,12 +97,7 @@ class ModelSpec(Frozen):
 
     @cached_property
     def parameters(self) -> int:
-        """Exact parameter count.
-
-        >>> llama = ModelSpec(name="l", layers=32, d_model=4096, d_ff=14336, heads=32, kv_heads=8, head_dim=128, vocab=128256)
-        >>> llama.parameters
-        8030261248
-        """
+        """Exact parameter count."""
         layer = self.layer_matrix_parameters + self.layer_vector_parameters
         return self.layers * layer + self.embedding_parameters + self.d_model
 
