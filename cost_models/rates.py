@@ -166,8 +166,10 @@ def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> Colle
     link = hardware.domain_link
     rows = entry.get("collectives", {})
     if op in rows:
-        row = rows[op]
-        return CollectiveRate(row["latency_s"], row["member_latency_s"], row["oneway_bytes_per_s"], True, rows["source"])
+        row, scale = rows[op], link.oneway_bytes_per_s.value / rows["link_oneway_bytes_per_s"]
+        source = rows["source"] if scale == 1 else f"{scale:.3g} times, as its link is to the one measured: {rows['source']}"
+        bandwidth = row["oneway_bytes_per_s"] * scale
+        return CollectiveRate(row["latency_s"], row["member_latency_s"], bandwidth, scale == 1, source)
     if op == "collective-permute" and hardware.kind == "gpu":
         rate = link.oneway_bytes_per_s.value * PERMUTE_OF_LINK
         return CollectiveRate(PERMUTE_LATENCY_S, 0.0, rate, False, "GB200's permutes, scaled by the link (XLA's perf table)")
