@@ -151,7 +151,7 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
     model = layout.setting.model
     qkv = model.d_model * model.head_dim * (model.heads + 2 * model.kv_heads)
     out = model.d_model * model.head_dim * model.heads
-    gate_up = 2 * model.d_model * model.d_ff
+    gate_up = model.up_matrices * model.d_model * model.d_ff
     redo_qkv = ~(layout.saves("query") & layout.saves("key") & layout.saves("value"))
     redo_up = ~(layout.saves("gate") & layout.saves("up"))
     return qkv * redo_qkv + out * ~layout.saves("attention_out") + gate_up * redo_up

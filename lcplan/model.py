@@ -28,7 +28,7 @@ class Rope(Frozen):
 
 
 class ModelSpec(Frozen):
-    """A dense Llama-like decoder: RMSNorm, RoPE, grouped-query attention, gated feed-forward.
+    """A dense Llama-like decoder: RMSNorm, RoPE, grouped-query attention, gated or plain feed-forward.
 
     Sizes use the legend of docs/notation.md: D ``d_model``, F ``d_ff``, N ``heads``, K ``kv_heads``, H ``head_dim``,
     L ``layers``, V ``vocab``.
@@ -54,6 +54,8 @@ class ModelSpec(Frozen):
     mlp_bias: bool = False
     qk_norm: bool = False
     """RMSNorm of each query and key head, over H, with one weight of H each a layer (Qwen3)."""
+    mlp: Literal["gated", "plain"] = "gated"
+    """``gated``: gate, up and down (Llama). ``plain``: up and down alone (GPT-3, MPT), which the laws price and no step builds."""
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     rope: Rope = Rope()
@@ -75,11 +77,16 @@ class ModelSpec(Frozen):
         """G = N / K, query heads that share one key/value head."""
         return self.heads // self.kv_heads
 
+    @property
+    def up_matrices(self) -> int:
+        """Matrices of the feed-forward that read the residual stream: gate and up, or up alone."""
+        return 2 if self.mlp == "gated" else 1
+
     @cached_property
     def layer_matrix_parameters(self) -> int:
-        """Parameters of one layer's matrices: q, k, v, o, gate, up, down."""
+        """Parameters of one layer's matrices: q, k, v, o, gate (unless plain), up, down."""
         attention = self.d_model * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        return attention + 3 * self.d_model * self.d_ff
+        return attention + (self.up_matrices + 1) * self.d_model * self.d_ff
 
     @cached_property
     def layer_vector_parameters(self) -> int:
@@ -87,7 +94,7 @@ class ModelSpec(Frozen):
         count = 2 * self.d_model
         count += (self.heads + 2 * self.kv_heads) * self.head_dim * self.qkv_bias
         count += self.d_model * self.out_bias
-        count += (2 * self.d_ff + self.d_model) * self.mlp_bias
+        count += (self.up_matrices * self.d_ff + self.d_model) * self.mlp_bias
         return count + 2 * self.head_dim * self.qk_norm
 
     @cached_property

@@ -37,17 +37,28 @@ def read_model(path: Path) -> ModelSpec:
     BadInputError
         Unreadable, not a mapping, unknown or missing keys, wrong values, an unknown base.
     """
-    data = _mapping(path)
+    return model_from(_mapping(path), name=path.stem, source=f"user file {path.name}", where=str(path))
+
+
+def model_from(data: dict[str, Any], *, name: str, source: str, where: str) -> ModelSpec:
+    """A model from the mapping of a YAML spec; ``name`` and ``source`` are for a spec that states none.
+
+    Raises
+    ------
+    BadInputError
+        Unknown or missing keys, wrong values, an unknown base; each line begins with ``where``.
+    """
     if "model_type" in data:
         from lcplan.hf import from_config
 
-        return from_config(data, path.stem, where=str(path))
-    base, own = _base(data, path)
+        return from_config(data, name, where=where)
+    base, own = _base(data, name=name, source=source, where=where)
+    changes = {key: value for key, value in data.items() if key != "base"}
     if base is not None:
         from lcplan.catalog.find_model import named
 
-        data = merge(_dump(named, base, path=path), own | data)
-    return ModelSpec.read(own | data, str(path))
+        changes = merge(_dump(named, base, where=where), own | changes)
+    return ModelSpec.read(own | changes, where)
 
 
 def read_hardware(path: Path) -> HardwareSpec:
@@ -60,14 +71,25 @@ def read_hardware(path: Path) -> HardwareSpec:
     """
     if path.suffix.lower() == ".json":
         raise BadInputError(f"{path}: a hardware spec is a YAML file (.yaml or .yml)")
-    data = _mapping(path)
-    base, own = _base(data, path)
-    data = _with_figures(HardwareSpec, data, source=f"user file {path.name}", where=str(path))
+    return hardware_from(_mapping(path), name=path.stem, source=f"user file {path.name}", where=str(path))
+
+
+def hardware_from(data: dict[str, Any], *, name: str, source: str, where: str) -> HardwareSpec:
+    """Hardware from the mapping of a YAML spec, as ``model_from``; a bare number of a figure gets ``source``.
+
+    Raises
+    ------
+    BadInputError
+        As ``model_from``.
+    """
+    base, own = _base(data, name=name, source=source, where=where)
+    plain = {key: value for key, value in data.items() if key != "base"}
+    changes = _with_figures(HardwareSpec, plain, source=source, where=where)
     if base is not None:
         from lcplan.catalog.find_hardware import named
 
-        data = merge(_dump(named, base, path=path), own | data)
-    return HardwareSpec.read(own | data, str(path))
+        changes = merge(_dump(named, base, where=where), own | changes)
+    return HardwareSpec.read(own | changes, where)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -90,20 +112,19 @@ def _mapping(path: Path) -> dict[Any, Any]:
     return dict(data)
 
 
-def _base(data: dict[Any, Any], path: Path) -> tuple[str | None, dict[Any, Any]]:
-    """Takes ``base`` out of the mapping; gives it and the name and source of a spec that states none."""
-    base = data.pop("base", None)
+def _base(data: dict[Any, Any], *, name: str, source: str, where: str) -> tuple[str | None, dict[str, Any]]:
+    """The mapping's ``base``, and the name and source of a spec that states none."""
+    base = data.get("base")
     if base is not None and not isinstance(base, str):
-        raise BadInputError(f"{path}: base: a catalogue name was expected (got {base!r:.40})")
-    source = f"user file {path.name}" + (f", changes to {base}" if base else "")
-    return base, {"name": path.stem, "source": source}
+        raise BadInputError(f"{where}: base: a catalogue name was expected (got {base!r:.40})")
+    return base, {"name": name, "source": source + (f", changes to {base}" if base else "")}
 
 
-def _dump(named: Callable[[str], BaseModel], base: str, *, path: Path) -> dict[str, Any]:
+def _dump(named: Callable[[str], BaseModel], base: str, *, where: str) -> dict[str, Any]:
     try:
         return named(base).model_dump(mode="json")
     except BadInputError as error:
-        raise BadInputError([f"{path}: base: {problem}" for problem in error.problems]) from None
+        raise BadInputError([f"{where}: base: {problem}" for problem in error.problems]) from None
 
 
 def _with_figures(cls: type[BaseModel], data: dict[Any, Any], *, source: str, where: str) -> dict[Any, Any]:

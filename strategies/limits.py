@@ -38,13 +38,19 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     names = "fsdp x context x tensor" if spec.kv_replicated else "fsdp x context"
     yield from _divides((names, shards), ("d_model", model.d_model), "every matrix is split over it along D")
     parts = mesh.context * (2 if spec.strategy.scheme in ZIGZAG_SCHEMES and mesh.context > 1 else 1)
-    yield from _divides(("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), "use a power of two")
+    yield from _divides(
+        ("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), "use a power of two"
+    )
     sequences = mesh.data * mesh.fsdp * spec.strategy.microbatches
     yield from _divides(
-        ("data x fsdp x microbatches", sequences), ("global_batch", workload.global_batch), "every microbatch needs whole sequences"
+        ("data x fsdp x microbatches", sequences),
+        ("global_batch", workload.global_batch),
+        "every microbatch needs whole sequences",
     )
     tokens = workload.global_batch // sequences * (workload.seq_len // mesh.context)
-    yield from _divides(tensor, ("tokens of a microbatch on a context rank", tokens), "the residual stream is split over tensor")
+    yield from _divides(
+        tensor, ("tokens of a microbatch on a context rank", tokens), "the residual stream is split over tensor"
+    )
 
 
 def _ulysses(spec: StepSpec) -> Iterator[str]:
@@ -62,6 +68,8 @@ def _features(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
     if strategy.mesh.expert > 1:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
+    if model.mlp == "plain":
+        yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
     if strategy.sharding_mode != "manual":
         yield f"sharding_mode={strategy.sharding_mode} is not built; use manual"
     if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:

@@ -64,3 +64,10 @@ def test_what_is_refused(change, message):
 def test_round_trip():
     full = spec(rope=Rope(theta=5e5, scaling="yarn", factor=4.0, original_max_position=32768), notes=["a"], sliding_window=64)
     assert ModelSpec.read(full.model_dump(mode="json"), "again") == full
+
+
+def test_a_plain_feed_forward_has_no_gate():
+    sizes = {"name": "g", "layers": 2, "d_model": 8, "d_ff": 32, "heads": 2, "kv_heads": 2, "head_dim": 4, "vocab": 10}
+    gated, plain = ModelSpec(**sizes), ModelSpec(**sizes, mlp="plain")
+    assert gated.parameters - plain.parameters == 2 * 8 * 32  # one D x F matrix a layer
+    assert gated.layer_matrix_parameters - plain.layer_matrix_parameters == 8 * 32

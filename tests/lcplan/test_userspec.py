@@ -4,6 +4,7 @@ import pytest
 
 from lcplan.catalog import hardware, model
 from lcplan.errors import BadInputError
+from lcplan.userspec import hardware_from, model_from
 
 TINY_GPU = """
 kind: gpu
@@ -146,3 +147,23 @@ def test_a_missing_file_is_named():
     with pytest.raises(BadInputError) as error:
         hardware("nowhere.yaml")
     assert str(error.value) == "nowhere.yaml: No such file or directory"
+
+
+def test_an_inline_model_takes_a_base_and_the_name_of_where_it_stands():
+    spec = model_from({"base": "llama3-8b", "layers": 4}, name="row-1", source="table t", where="t row-1")
+    assert (spec.name, spec.layers, spec.d_model) == ("row-1", 4, 4096)
+    assert spec.source == "table t, changes to llama3-8b"
+
+
+def test_inline_hardware_gives_bare_figures_its_source():
+    data = {"base": "dgx-h100x2", "network_link": {"oneway_bytes_per_s": 25e9}}
+    spec = hardware_from(data, name="slow", source="table t", where="t row-1")
+    assert spec.network_link.oneway_bytes_per_s.source == "table t"
+    assert (spec.name, spec.devices, spec.network_link.oneway_bytes_per_s.value) == ("slow", 16, 25e9)
+
+
+def test_an_inline_spec_names_the_place_of_its_faults():
+    with pytest.raises(BadInputError, match="t row-1: unknown key 'layer'; did you mean 'layers'"):
+        model_from({"base": "llama3-8b", "layer": 4}, name="m", source="table t", where="t row-1")
+    with pytest.raises(BadInputError, match="t row-1: base: unknown hardware 'dgx-h10'"):
+        hardware_from({"base": "dgx-h10"}, name="m", source="table t", where="t row-1")
