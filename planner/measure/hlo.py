@@ -134,7 +134,7 @@ def _continues(module: Module, fusion: Instruction) -> bool:
 
 def _key(walk: _Walk, place: Computation, instruction: Instruction) -> _Key | None:
     """(op, axis, bytes, backend); None where it joins no two devices."""
-    opcode = instruction.opcode.removesuffix("-start")
+    opcode = _meaning(place, instruction)
     op: Op = _ALIASES.get(opcode, opcode)  # type: ignore[assignment]
     pairs = source_target_pairs(instruction.attributes)
     if pairs is not None:
@@ -151,6 +151,13 @@ def _key(walk: _Walk, place: Computation, instruction: Instruction) -> _Key | No
     return op, axis, _bytes(place, instruction, width), backend
 
 
+def _meaning(place: Computation, instruction: Instruction) -> str:
+    """The op; libtpu writes a reduce-scatter as a fusion ``all-reduce-scatter`` of an all-reduce and the slice that is kept."""
+    opcode = instruction.opcode.removesuffix("-start")
+    sliced = opcode == "all-reduce" and place.name.startswith("all-reduce-scatter")
+    return "reduce-scatter" if sliced else opcode
+
+
 def _groups(module: Module, instruction: Instruction, opcode: str) -> tuple[tuple[int, ...], ...]:
     everyone = (tuple(range(module.devices)),)
     attributes = instruction.attributes
@@ -161,7 +168,10 @@ def _groups(module: Module, instruction: Instruction, opcode: str) -> tuple[tupl
 def _bytes(place: Computation, instruction: Instruction, width: int) -> int:
     """The larger side of the operand, as CollectiveUse defines it; from the operands' shapes."""
     opcode = instruction.opcode.removesuffix("-start")
-    known = [place.instructions[name].shape for name in instruction.operands if name in place.instructions]
+    operands = [place.instructions[name] for name in instruction.operands if name in place.instructions]
+    if _meaning(place, instruction) == "reduce-scatter":  # without libtpu's padding
+        operands = [place.instructions.get(o.operands[0], o) if o.opcode == "pad" else o for o in operands]
+    known = [operand.shape for operand in operands]
     sizes = [shape_bytes(shape) for shape in known]
     if opcode == "all-gather":
         return sum(sizes) * width

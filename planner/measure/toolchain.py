@@ -46,8 +46,11 @@ class Toolchain(Frozen):
         return ("cudnn",) if "cudnn" in self.versions and self.targets.get("gpu") is True else ()
 
 
-def probe(python: str | Path | None = None) -> Toolchain:
+def probe(python: str | Path | None = None, *, deep: bool = False) -> Toolchain:
     """Look at a Python's installed packages; imports no jax and takes well under a second.
+
+    ``deep`` also compiles a small ring for every target and backend that seems to be there, and believes the executable
+    alone: about ten seconds, in worker processes.
 
     Raises
     ------
@@ -55,7 +58,12 @@ def probe(python: str | Path | None = None) -> Toolchain:
         No such Python, or it does not answer.
     """
     path = _resolved(str(python) if python else sys.executable)
-    return _read(path, _here() if path == sys.executable else _ask(path))
+    found = _read(path, _here() if path == sys.executable else _ask(path))
+    if not deep:
+        return found
+    from planner.measure.deep import seen
+
+    return seen(found)
 
 
 def _resolved(python: str) -> str:
