@@ -14,6 +14,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}")
+_ORDERED = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _SUB_AXIS = re.compile(r"'?([^':]+)'?(?::\((\d+)\)(\d+))?'?")
 
 
@@ -40,6 +41,14 @@ def _iota(match: re.Match[str]) -> Groups:
     return _rows(_transposed(sizes, order), shape[-1])
 
 
+def _device_ids(text: str) -> Sequence[int]:
+    """The mesh's devices: listed (``0,2,1,3``), or 0..n-1 in a shape whose dims are put in another order (``[2,2]T(1,0)``)."""
+    if match := _ORDERED.match(text):
+        sizes = _numbers(match[1])
+        return _transposed(sizes, _numbers(match[2]) if match[2] else range(len(sizes)))
+    return _numbers(text)
+
+
 def _mesh(match: re.Match[str]) -> Groups:
     """XLA's named form: ``mesh['a'=2,'b'=4] {'b'}``, an axis may be cut: ``'b':(1)2`` is its first factor of two."""
     pairs = [part.split("=") for part in match[1].split(",")]
@@ -56,7 +65,7 @@ def _mesh(match: re.Match[str]) -> Groups:
     order = [i for i, dim in enumerate(dims) if not dim[1]] + [i for i, dim in enumerate(dims) if dim[1]]
     flat = _transposed([dim[0] for dim in dims], order)
     if match[2]:
-        ids = _numbers(match[2])
+        ids = _device_ids(match[2])
         flat = [ids[i] for i in flat]
     return _rows(flat, prod(dim[0] for dim in dims if dim[1]))
 

@@ -27,6 +27,7 @@ NAMES = ("data", "fsdp", "context", "expert", "tensor")
         ("mesh['x'=4] {'x':(1)2}", ((0, 2), (1, 3))),  # the first factor of two of x strides by two
         ("mesh['x'=4] {'x':(2)2}", ((0, 1), (2, 3))),
         ("mesh['x'=2,'y'=2], device_ids=(0,2,1,3) {'y'}", ((0, 2), (1, 3))),
+        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", ((0, 2), (1, 3))),
     ],
 )
 def test_each_form_of_replica_groups(text: str, groups: tuple[tuple[int, ...], ...]) -> None:
