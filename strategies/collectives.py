@@ -37,13 +37,13 @@ def all_reduce(tree: Any, axes: str | Sequence[str]) -> Any:
     return lax.psum(tree, axes) if axes else tree
 
 
-def all_max(x: Float[Array, "..."], axes: str | Sequence[str]) -> Float[Array, "..."]:
+def all_max(x: Float[Array, ...], axes: str | Sequence[str]) -> Float[Array, ...]:
     """Elementwise maximum over ranks."""
     axes = larger_axes(axes)
     return lax.pmax(x, axes) if axes else x
 
 
-def shift(x: Shaped[Array, "..."], axis: str) -> Shaped[Array, "..."]:
+def shift(x: Shaped[Array, ...], axis: str) -> Shaped[Array, ...]:
     """Send ``x`` to the next rank of the ring, receive the previous rank's."""
     size = lax.axis_size(axis)
     return lax.ppermute(x, axis, [(rank, (rank + 1) % size) for rank in range(size)]) if size > 1 else x

@@ -22,7 +22,9 @@ from strategies.vjp import with_backward
 def embed(table_Vd: Float[Array, "V d"], tokens_U: Int[Array, " U"], *, numerics: Numerics) -> Float[Array, "R D"]:
     """The tokens' rows of the table, as the residual stream."""
     rows = table_Vd.shape[0]
-    return with_backward(partial(_forward, numerics=numerics), partial(_backward, rows=rows, numerics=numerics))(table_Vd, tokens_U)
+    return with_backward(partial(_forward, numerics=numerics), partial(_backward, rows=rows, numerics=numerics))(
+        table_Vd, tokens_U
+    )
 
 
 def _addresses(tokens_U: Int[Array, " U"], rows: int) -> Int[Array, "U pieces"]:

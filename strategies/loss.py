@@ -82,9 +82,7 @@ def _backward(gradients: Hidden, dloss: Float[Array, ""]) -> tuple[Hidden, None]
     return Hidden(*((gradient * dloss).astype(gradient.dtype) for gradient in gradients)), None
 
 
-def _softmax(
-    logits_CV: Float[Array, "C V"], targets_C: Int[Array, " C"]
-) -> tuple[Float[Array, " C"], Float[Array, "C V"]]:
+def _softmax(logits_CV: Float[Array, "C V"], targets_C: Int[Array, " C"]) -> tuple[Float[Array, " C"], Float[Array, "C V"]]:
     """Negative log-likelihood of the targets and its gradient by the logits, the vocabulary split over tensor."""
     rows = logits_CV.shape[1]
     label_C = targets_C - lax.axis_index(TENSOR) * rows

@@ -50,7 +50,7 @@ def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -
     return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
 
 
-def _biased(y: Float[Array, "..."], bias: nnx.Param | None) -> Float[Array, "..."]:
+def _biased(y: Float[Array, ...], bias: nnx.Param | None) -> Float[Array, ...]:
     """In fp32, so that the bias's gradient is an fp32 sum over tokens."""
     return y if bias is None else (y.astype(jnp.float32) + bias[...]).astype(y.dtype)
 

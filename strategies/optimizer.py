@@ -25,7 +25,7 @@ def adamw(moments_dtype: Dtype) -> optax.GradientTransformation:
 
 
 def _stored(inner: optax.GradientTransformation, dtype: jnp.dtype) -> optax.GradientTransformation:
-    """``inner`` with the arrays of its state kept in ``dtype`` between steps. optax itself offers this for the first moment only."""
+    """``inner`` with the arrays of its state kept in ``dtype`` between steps (optax offers this for the first moment only)."""
 
     def cast(state: Any, to: Any) -> Any:
         return jax.tree.map(lambda x: x.astype(to) if jnp.issubdtype(x.dtype, jnp.floating) else x, state)

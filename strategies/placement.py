@@ -32,7 +32,7 @@ _SPLIT_KV_REPLICATED = {
 
 
 def partition_specs(spec: StepSpec, params: nnx.State) -> nnx.State:
-    """A PartitionSpec for each parameter, in the tree of ``params``; layers' parameters have a leading dim L that stays whole."""
+    """A PartitionSpec for each parameter, in the tree of ``params``; the layers' leading dim L stays whole."""
     split = _SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {})
 
     def place(path: tuple[Any, ...], _: Any) -> P:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Shaped
 from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES, RematName
 
 
-def name(x: Shaped[Array, "..."], tensor: str) -> Shaped[Array, "..."]:
+def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
     """Mark ``x`` as the named tensor that policies speak of."""
     assert tensor in NAMED_TENSORS
     return checkpoint_name(x, tensor)

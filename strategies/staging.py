@@ -6,7 +6,7 @@ from jax import lax
 from jaxtyping import Array, Shaped
 
 
-def staged_with(x: Shaped[Array, "..."], anchor: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+def staged_with(x: Shaped[Array, ...], anchor: Shaped[Array, ...]) -> Shaped[Array, ...]:
     """``x``, as if it depended on ``anchor``. No operation in the executable.
 
     When the scan over layers is differentiated, jax hoists out of it whatever depends on no layer input. Of a loop inside

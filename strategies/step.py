@@ -175,7 +175,10 @@ def _state_shardings(mesh: Mesh, *, specs: nnx.State, params: nnx.State, optimiz
     everywhere = NamedSharding(mesh, P())
     placed = jax.tree.map(lambda split: NamedSharding(mesh, split), specs, is_leaf=lambda x: isinstance(x, P))
     moments = optax.tree_map_params(
-        optimizer, lambda _, sharding: sharding, jax.eval_shape(optimizer.init, params), placed,
+        optimizer,
+        lambda _, sharding: sharding,
+        jax.eval_shape(optimizer.init, params),
+        placed,
         transform_non_params=lambda _: everywhere,
     )
     return TrainState(placed, moments, everywhere)

@@ -8,8 +8,10 @@ from typing import Any
 import jax
 
 
-def with_backward(forward: Callable[..., tuple[Any, Any]], backward: Callable[[Any, Any], tuple[Any, ...]]) -> Callable[..., Any]:
-    """The function whose value and residuals are ``forward(*operands)``, and whose gradients are ``backward(residuals, cotangent)``.
+def with_backward(
+    forward: Callable[..., tuple[Any, Any]], backward: Callable[[Any, Any], tuple[Any, ...]]
+) -> Callable[..., Any]:
+    """The function of value and residuals ``forward(*operands)`` and of gradients ``backward(residuals, cotangent)``.
 
     What is static about either is bound beforehand (``functools.partial``), so that operands are all that is left.
     """

@@ -30,7 +30,7 @@ def _parameters(q: Float[Array, "B T N H"], mask: Mask) -> dict[str, Any]:
     }
 
 
-def _unused(q: Float[Array, "B T N H"]) -> tuple[Float[Array, "0"], ...]:
+def _unused(q: Float[Array, "B T N H"]) -> tuple[Float[Array, 0], ...]:
     """Bias, lengths of queries and keys, their offsets, page tables: operands of features that are off."""
     return (jnp.zeros(0, q.dtype),) * 7
 

@@ -21,17 +21,15 @@ from strategies.collectives import shift
 from strategies.kernels.interface import Attended, Gradients
 from strategies.mesh import CONTEXT
 from strategies.remat import name
-from strategies.schemes.pattern import Pattern
 from strategies.schemes.merge import Merged
+from strategies.schemes.pattern import Pattern
 from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
 _hop = partial(shift, axis=CONTEXT)
 
 
-def ring_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern
-) -> Float[Array, "B T N H"]:
+def ring_attention(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> Float[Array, "B T N H"]:
     """Causal attention of the local queries to the whole sequence."""
     return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv)
 

@@ -43,9 +43,7 @@ def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kerne
     return _to_sequence(attended.o), (q_BSnH, kv_2BSkH, attended)
 
 
-def _backward(
-    residuals: Any, do: Float[Array, "B T N H"], *, copies: int, kernel: ChunkKernel
-) -> tuple[Array, Array]:
+def _backward(residuals: Any, do: Float[Array, "B T N H"], *, copies: int, kernel: ChunkKernel) -> tuple[Array, Array]:
     q_BSnH, kv_2BSkH, attended = residuals
     dq, dkv = kernel.backward(q_BSnH, kv_2BSkH, attended=attended, do=_to_heads(do), mask="causal")
     dkv = _to_sequence(dkv)

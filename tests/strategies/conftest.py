@@ -3,8 +3,13 @@
 import os
 import sys
 
-_FLAG = "--xla_force_host_platform_device_count=8"
+_FLAGS = (
+    "--xla_force_host_platform_device_count=8",
+    # The programs are tiny and run once: compiling them is what takes the time.
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+)
 
 if "jax" not in sys.modules:
     os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+    os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()

@@ -87,10 +87,10 @@ def computed(case: Case) -> tuple[float, dict[str, Any]]:
 
 def relative_errors(got: Any, wanted: Any) -> dict[str, float]:
     """Norm of the difference over the norm, by parameter."""
-    pairs = jax.tree_util.tree_leaves_with_path(jax.tree.map(lambda a, b: (a, b), got, wanted), is_leaf=lambda x: isinstance(x, tuple))
-    return {
-        jax.tree_util.keystr(path): float(np.linalg.norm(a - b) / np.linalg.norm(b)) for path, (a, b) in pairs
-    }
+    pairs = jax.tree_util.tree_leaves_with_path(
+        jax.tree.map(lambda a, b: (a, b), got, wanted), is_leaf=lambda x: isinstance(x, tuple)
+    )
+    return {jax.tree_util.keystr(path): float(np.linalg.norm(a - b) / np.linalg.norm(b)) for path, (a, b) in pairs}
 
 
 def assert_equal(case: Case, *, bound: float = 1e-5) -> None:

@@ -26,7 +26,9 @@ RICH = ModelSpec(
 )
 
 
-def strategy(scheme: str = "ring", remat: str = "full", microbatches: int = 1, loss_chunk_tokens: int = 16, **mesh: int) -> Strategy:
+def strategy(
+    scheme: str = "ring", remat: str = "full", microbatches: int = 1, loss_chunk_tokens: int = 16, **mesh: int
+) -> Strategy:
     return Strategy(
         mesh=Mesh(**mesh),
         scheme=scheme,
@@ -52,7 +54,9 @@ FAST = [
 ]
 
 
-@pytest.mark.parametrize(("model", "strategy"), FAST, ids=lambda value: value.label if isinstance(value, Strategy) else value.name)
+@pytest.mark.parametrize(
+    ("model", "strategy"), FAST, ids=lambda value: value.label if isinstance(value, Strategy) else value.name
+)
 def test_equals_reference(model, strategy):
     assert_equal(Case(model, strategy))
 
