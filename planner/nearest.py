@@ -1,100 +1,94 @@
-"""When nothing fits: the nearest miss, and which single change would make something fit."""
+"""When nothing fits: the smallest change of each kind that would make something fit, cheapest first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from lcplan.errors import BadInputError
-from lcplan.units import GIB, format_bytes, format_tokens
-from planner.analyse import analyse
-from planner.filters import Filters
+from cost_models.estimate import estimate
+from planner.analyse import setting_of, valid_points
+from planner.candidate import Candidate
+from planner.change_kinds import KINDS, Proposal
+from planner.feasible import best_row, fits_any
 from planner.request import SearchRequest
+
+
+LAST_RESORTS = frozenset({"devices", "budget"})
+"""Kinds that come after all others, whatever they cost: more hardware, and memory that the runtime was to have."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change to the request and what it buys: the best step time that then fits [s]."""
+    """One change to the request, and the best strategy that then fits."""
 
+    kind: str
     says: str
+    """In words, with the option where there is one."""
+    arguments: tuple[str, ...]
+    """What to add to the command line (an option that is there already is replaced)."""
     request: SearchRequest
-    step_s: float
+    most_devices: int | None
+    """The limit of the changed request, where it has no exact count."""
+    candidate: Candidate
+
+    @property
+    def step_s(self) -> float:
+        """The changed request's best step [s]."""
+        return float(self.candidate.estimate["step_s"])
+
+    @property
+    def device_s_per_token(self) -> float:
+        """What a token then costs in device time [device s per token]; changes are ranked by it."""
+        return self.step_s * self.candidate.strategy.devices / self.request.workload.tokens
+
+    def to_json(self) -> dict[str, object]:
+        """One entry of ``changes_that_fit``."""
+        return {
+            "change": self.says,
+            "kind": self.kind,
+            "arguments": list(self.arguments),
+            "step_s": self.step_s,
+            "device_s_per_token": self.device_s_per_token,
+            "strategy": {"devices": self.candidate.strategy.devices, **self.candidate.strategy.model_dump(mode="json")},
+        }
 
 
-def changes_that_fit(request: SearchRequest, backends: tuple[str, ...]) -> list[Change]:
-    """Single changes after which something fits, least step time a token first.
+def changes_that_fit(
+    request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, without: Iterable[str] = ()
+) -> list[Change]:
+    """Single changes after which something fits, by what a token then costs in step and device time.
 
-    Each change is the smallest of its kind: the largest batch below, the fewest domains above, the longest sequence below,
-    and so on. Priced by the same laws over the whole space of the changed request.
+    Changes of the job come first, more hardware and a larger budget last. Each is the smallest of its kind that is enough: the longest sequence below, the next policy, the fewest devices above,
+    and so on. Priced by the same laws over the whole space of the changed request. ``most_devices``: a limit in place of
+    the request's exact count. ``without``: kinds (of ``KINDS``) that are not wanted.
     """
-    found: list[Change] = []
-    for kind in (_freed_filters, _bf16_moments, _smaller_batch, _more_domains, _shorter, _larger_budget):
-        for says, changed in kind(request):
-            step = _best_step(changed, backends)
-            if step is not None:
-                found.append(Change(says, changed, step))
-                break
-    return sorted(found, key=lambda change: change.step_s / change.request.workload.tokens)
+    found: dict[tuple[str, ...], Change] = {}
+    for name, kind in KINDS.items():
+        if name in without:
+            continue
+        for group in kind(request, backends, most_devices):
+            change = next((made for made in (_made(name, proposal, backends) for proposal in group) if made is not None), None)
+            if change is not None:
+                found.setdefault(change.arguments, change)
+    return sorted(found.values(), key=lambda change: (change.kind in LAST_RESORTS, change.device_s_per_token))
 
 
-def _best_step(request: SearchRequest, backends: tuple[str, ...]) -> float | None:
-    estimates = analyse(request, backends).estimates
-    fitting = estimates.step_s[estimates.fits]
-    return float(np.min(fitting)) if len(fitting) else None
-
-
-Changes = Iterator[tuple[str, SearchRequest]]
-
-
-def _replaced(request: SearchRequest, **fields: object) -> SearchRequest:
-    return SearchRequest.model_validate(request.model_copy(update=fields).model_dump())
-
-
-def _freed_filters(request: SearchRequest) -> Changes:
-    for name, value in request.filters.model_dump(exclude_defaults=True).items():
-        shown = ",".join(str(part) for part in value)
-        freed = request.filters.model_copy(update={name: Filters.model_fields[name].default})
-        yield f"leave --{name.replace('_', '-')} open (it is {shown})", _replaced(request, filters=freed)
-
-
-def _bf16_moments(request: SearchRequest) -> Changes:
-    if "bf16" not in request.filters.moments_dtype:
-        filters = request.filters.model_copy(update={"moments_dtype": ("bf16",)})
-        yield "keep AdamW's moments in bf16 (--moments-dtype bf16)", _replaced(request, filters=filters)
-
-
-def _smaller_batch(request: SearchRequest) -> Changes:
-    batch = request.workload.global_batch
-    while (batch := batch // 2) >= 1:
-        workload = request.workload.model_copy(update={"global_batch": batch, "global_batch_given": True})
-        yield f"--global-batch {batch}", _replaced(request, workload=workload)
-
-
-def _more_domains(request: SearchRequest) -> Changes:
-    hardware = request.hardware
-    if hardware.network_link is None:
-        return
-    for factor in (2, 4, 8, 16):
-        larger = hardware.model_copy(update={"domains": hardware.domains * factor})
-        devices = request.devices * factor if request.devices else None
-        where = f"{larger.devices} devices ({larger.domains} domains)"
-        try:
-            yield where, _replaced(request, hardware=larger, devices=devices)
-        except BadInputError:
-            return
-
-
-def _shorter(request: SearchRequest) -> Changes:
-    seq = request.workload.seq_len
-    while (seq := seq // 2) >= 1024:
-        workload = request.workload.model_copy(update={"seq_len": seq})
-        yield f"--seq {format_tokens(seq)}", _replaced(request, workload=workload)
-
-
-def _larger_budget(request: SearchRequest) -> Changes:
-    limit = int(request.hardware.device.hbm_bytes.value)
-    budget = request.budget_bytes
-    while (budget := budget + max(GIB, budget // 20)) <= limit:
-        yield f"--budget {format_bytes(budget)}", _replaced(request, budget_bytes=budget)
+def _made(kind: str, proposal: Proposal, backends: tuple[str, ...]) -> Change | None:
+    request = proposal.request
+    if not fits_any(request, backends, proposal.most_devices):
+        return None
+    table = valid_points(request, backends, proposal.most_devices)
+    estimates = estimate(setting_of(request), table)
+    row = best_row(table, estimates, objective=request.objective, fits=estimates.fits)
+    if row is None:
+        return None
+    candidate = Candidate(strategy=table.strategy(row), estimate=estimates.row(row))
+    says, arguments = proposal.told(candidate.strategy)
+    return Change(
+        kind=kind,
+        says=says,
+        arguments=arguments,
+        request=request,
+        most_devices=proposal.most_devices,
+        candidate=candidate,
+    )

@@ -58,7 +58,7 @@ class SearchResult:
             "winner": self.winner.to_json() if self.winner else None,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
-            "changes_that_fit": [{"change": change.says, "step_s": change.step_s} for change in self.changes],
+            "changes_that_fit": [change.to_json() for change in self.changes],
             "rejected_examples": self.reasons,
             "notes": list(self.notes),
         }

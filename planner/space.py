@@ -54,7 +54,7 @@ def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
     meshes = _meshes(first, request.devices or min(most_devices or request.hardware.devices, request.hardware.devices))
     keep = np.ones(len(meshes), dtype=bool)
     for axis, allowed in request.filters.mesh.items():
-        keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)  # type: ignore[arg-type]
+        keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)
     return meshes[keep]
 
 
@@ -144,8 +144,8 @@ def expand(request: SearchRequest, knobs: Knobs, meshes: Ints) -> StrategyTable:
     grids = [_grid(knobs, mesh_options(request, knobs, tuple(int(size) for size in mesh))) for mesh in meshes]
     points = [len(grid["remat"]) for grid in grids]
     columns = {name: np.concatenate([grid[name] for grid in grids]) for name in grids[0]}
-    axes = {axis: np.repeat(meshes[:, index].astype(np.int64), points) for index, axis in enumerate(AXES)}
-    return StrategyTable(**columns, **axes)
+    columns |= {axis: np.repeat(meshes[:, index].astype(np.int64), points) for index, axis in enumerate(AXES)}
+    return StrategyTable(**columns)
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,53 @@
+"""Feasibility alone: what a strategy needs and whether anything fits, without the time laws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable, allowance_bytes, estimate
+from cost_models.layout import Floats, Layout
+from cost_models.memory import StepMemory
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from planner.analyse import setting_of, valid_points
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+
+
+def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """What each strategy needs of a device's budget: its executable's total and the allowance beside it.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Need [bytes per device]; the strategy fits where it is at most the budget.
+    """
+    layout = Layout(setting, table)
+    _, total, _ = StepMemory(layout).parts()
+    return total + allowance_bytes(layout)
+
+
+def fits_any(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> bool:
+    """Whether some valid strategy of the request fits its budget, by the laws."""
+    table = valid_points(request, backends, most_devices)
+    return bool(len(table)) and bool((need_bytes(setting_of(request), table) <= request.budget_bytes).any())
+
+
+def nearest_miss(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> Candidate | None:
+    """The valid strategy that needs least memory, priced; None where the rules leave none."""
+    table = valid_points(request, backends, most_devices)
+    if not len(table):
+        return None
+    row = table.take(np.array([np.argmin(need_bytes(setting_of(request), table))]))
+    return Candidate(strategy=row.strategy(0), estimate=estimate(setting_of(request), row).row(0))
+
+
+def best_row(table: StrategyTable, estimates: EstimateTable, *, objective: str, fits: np.ndarray) -> int | None:
+    """The row that a search puts first among those that ``fits`` marks: by objective, then fewer devices, then less memory."""
+    rows = np.flatnonzero(fits)
+    if not len(rows):
+        return None
+    devices = table.devices[rows].astype(np.float64)
+    value = 1.0 / estimates.step_s[rows] / (devices if objective == "tokens_per_s_per_device" else 1.0)
+    order = np.lexsort((estimates.total_bytes[rows], devices, -value))
+    return int(rows[order[0]])

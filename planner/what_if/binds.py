@@ -1,0 +1,111 @@
+"""Binds: what stands in the way of a longer, larger, smaller or faster answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable
+from cost_models.table import StrategyTable
+from lcplan.strategy import AXES
+from lcplan.units import format_bytes, format_seconds
+from planner.analyse import mesh_table, setting_of
+from planner.candidate import Candidate
+from planner.feasible import need_bytes
+from planner.request import SearchRequest
+from planner.rules import MESH_RULES
+from planner.screen import screen
+from planner.space import Ints, mesh_sizes
+from planner.what_if.ask import Ask
+
+NUMBERS_RULES = frozenset({"batch", "sequence"})
+"""Rules about the workload's own numbers: without them a strategy would have parts of sequences, and mean nothing."""
+
+
+@dataclass(frozen=True)
+class Binds:
+    """``name`` is a memory part, a time part or a rule; ``says`` is the sentence with the figures."""
+
+    kind: Literal["memory", "time", "rule"]
+    name: str
+    says: str
+
+
+def memory_binds(miss: Candidate, budget_bytes: int) -> Binds:
+    """The largest part of the strategy that comes closest and does not fit."""
+    parts = {name: value for name, value in miss.estimate["memory_bytes"].items() if name != "total"}
+    name = max(parts, key=lambda part: parts[part])
+    need = miss.estimate["memory_bytes"]["total"] + miss.estimate["allowance_bytes"]
+    return Binds(
+        "memory",
+        name,
+        f"{name.replace('_', ' ')} take {format_bytes(parts[name])} of the {format_bytes(need)} that the closest strategy "
+        f"({miss.strategy.label}) needs in {miss.estimate['memory_phase'].replace('_', ' ')}; "
+        f"the budget is {format_bytes(budget_bytes)}",
+    )
+
+
+def speed_binds(candidate: Candidate, estimates: EstimateTable, *, row: int, fastest: int) -> Binds:
+    """What holds the best strategy of a point: memory, where a faster one does not fit, else its largest time part.
+
+    ``row`` is the candidate's; ``fastest`` the row that would be best if memory were no matter.
+    """
+    if estimates.step_s[fastest] < estimates.step_s[row]:
+        name = estimates.binding_part(fastest)
+        gain = float(estimates.step_s[row] / estimates.step_s[fastest])
+        part, need = estimates.memory_bytes[name][fastest], estimates.total_bytes[fastest] + estimates.allowance_bytes[fastest]
+        says = f"a strategy {gain:.2f} times as fast needs {format_bytes(need)}, {format_bytes(part)} of it {_words(name)}"
+        return Binds("memory", name, says)
+    parts = candidate.estimate["time_s"]
+    name = max(parts, key=lambda part: parts[part])
+    share = parts[name] / candidate.estimate["step_s"]
+    return Binds("time", name, f"{_words(name)} takes {format_seconds(parts[name])} of the step, {share:.0%}")
+
+
+def _words(part: str) -> str:
+    return part.replace("_", " ")
+
+
+def rejecting_rule(ask: Ask, request: SearchRequest, miss: Candidate | None) -> Binds | None:
+    """The rule without which something would fit: of the meshes that it alone keeps out, the one that needs least.
+
+    Meshes are tried with the knobs of ``miss``; rules about the workload's own numbers are not waived.
+    """
+    meshes = mesh_sizes(request, ask.most_devices)
+    setting = setting_of(request)
+    broken = np.stack([rule.broken(setting, mesh_table(meshes)) for rule in MESH_RULES])
+    numbers = np.array([rule.name in NUMBERS_RULES for rule in MESH_RULES])
+    alone = (broken.sum(axis=0) == 1) & ~broken[numbers].any(axis=0)
+    if miss is None or not alone.any():
+        return None
+    table = _with_knobs(meshes[alone], miss)
+    need = need_bytes(setting, table)
+    row = int(np.argmin(need))
+    if need[row] > request.budget_bytes:
+        return None
+    strategy = table.strategy(row)
+    rule = MESH_RULES[int(np.argmax(broken[:, np.flatnonzero(alone)[row]]))]
+    return Binds("rule", rule.name, f"{strategy.mesh.label} would fit, but {rule.explain(setting, strategy)}")
+
+
+def _with_knobs(meshes: Ints, miss: Candidate) -> StrategyTable:
+    knobs = StrategyTable.from_strategies([miss.strategy])
+    table = mesh_table(meshes)
+    same = {name: np.repeat(getattr(knobs, name), len(meshes)) for name in table.__dataclass_fields__ if name not in AXES}
+    return replace(table, **same)
+
+
+def no_strategy(ask: Ask, request: SearchRequest) -> Binds:
+    """Which rule left no strategy at all, by how many meshes it rejects."""
+    meshes = mesh_sizes(request, ask.most_devices)
+    if not len(meshes):
+        return Binds("rule", "mesh", f"--mesh lets in no mesh of up to {ask.most_devices} devices")
+    setting, table = setting_of(request), mesh_table(meshes)
+    first = screen(setting, MESH_RULES, table)
+    if (first < 0).any():
+        return Binds("rule", "knobs", "the rules on scheme, backend, microbatches and loss chunk leave no strategy")
+    index = int(np.bincount(first).argmax())
+    row = int(np.flatnonzero(first == index)[-1])
+    return Binds("rule", MESH_RULES[index].name, MESH_RULES[index].explain(setting, table.strategy(row)))

@@ -1,0 +1,167 @@
+"""Boundary questions: the answer fits, one step further nothing does, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.estimate import estimate
+from cost_models.layout import Bools
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+from planner.analyse import setting_of, valid_points
+from planner.candidate import Candidate
+from planner.feasible import best_row, fits_any, nearest_miss
+from planner.nearest import Change, changes_that_fit
+from planner.what_if.ask import Ask, length_unit
+from planner.what_if.binds import Binds, memory_binds, no_strategy, rejecting_rule
+from planner.what_if.fewest_devices import fewest_devices
+from planner.what_if.largest_batch import largest_batch, without_accumulation
+from planner.what_if.longest import longest_sequence
+from planner.what_if.result import Boundary, Moved, NextStep, Question
+
+MOST_STEPS = 4096
+"""Steps beyond the boundary that are tried for one at which no strategy fits, aligned to its own mesh or not."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How one question is answered: the value, which rows may answer, the step, and the asks around it."""
+
+    find: Callable[[Ask], int | None]
+    at: Callable[[Ask, int], Ask]
+    aligned: Callable[[StrategyTable, int], Bools]
+    unit: Callable[[Strategy], int]
+    smallest: int
+    without: tuple[str, ...]
+    sign: int = 1
+
+
+def _at_length(ask: Ask, value: int) -> Ask:
+    return ask.with_request(ask.at(seq_len=value))
+
+
+def _at_batch(ask: Ask, value: int) -> Ask:
+    return ask.with_request(ask.at(global_batch=value))
+
+
+def _at_devices(ask: Ask, value: int) -> Ask:
+    return Ask(ask.request, ask.backends, value)
+
+
+def _whole_tiles(table: StrategyTable, value: int) -> Bools:
+    units = table.context * np.lcm(128, table.tensor)
+    return value % units == 0
+
+
+def _any(table: StrategyTable, _: int) -> Bools:
+    return np.ones(len(table), dtype=bool)
+
+
+KINDS: dict[Question, _Kind] = {
+    "max-seq": _Kind(
+        longest_sequence, _at_length, _whole_tiles, lambda s: length_unit(s.mesh.context, s.mesh.tensor), 128, ("sequence",)
+    ),
+    "max-batch": _Kind(largest_batch, _at_batch, _any, lambda s: s.mesh.data * s.mesh.fsdp * s.microbatches, 1, ("batch",)),
+    "min-devices": _Kind(
+        fewest_devices, _at_devices, lambda table, value: table.devices == value, lambda _: 1, 1, ("devices",), -1
+    ),
+}
+
+
+def boundary(ask: Ask, question: Question, *, explain: bool = True) -> Boundary:
+    """Answer one question. ``explain``: also the rule in the way and the changes that move the boundary (slower)."""
+    kind = KINDS[question]
+    if question == "max-batch":
+        ask = ask.with_request(without_accumulation(ask.request))
+    value = kind.find(ask)
+    if value is None:
+        return _nothing(ask, kind, explain=explain)
+    here = kind.at(ask, value)
+    candidate = _best(here, kind, value)
+    following = _next(ask, kind, value=value, step=kind.unit(candidate.strategy))
+    return _told(ask, kind, explain=explain, found=(value, candidate, following))
+
+
+def _best(here: Ask, kind: _Kind, value: int) -> Candidate:
+    table = valid_points(here.request, here.backends, here.most_devices)
+    table = table.take(kind.aligned(table, value))
+    estimates = estimate(setting_of(here.request), table)
+    row = best_row(table, estimates, objective=here.request.objective, fits=estimates.fits)
+    assert row is not None, "a boundary was found at which no strategy fits"
+    return Candidate(strategy=table.strategy(row), estimate=estimates.row(row))
+
+
+def _next(ask: Ask, kind: _Kind, *, value: int, step: int) -> int | None:
+    """The nearest value a whole number of steps further at which no strategy at all fits; None where there is none."""
+    if kind.sign < 0:
+        return value - 1 or None
+    for steps in range(1, MOST_STEPS):
+        further = value + steps * step
+        if kind is KINDS["max-seq"] and further > ask.longest:
+            return None
+        there = kind.at(ask, further)
+        if not fits_any(there.request, there.backends, there.most_devices):
+            return further
+    return None
+
+
+def _told(ask: Ask, kind: _Kind, *, explain: bool, found: tuple[int, Candidate, int | None]) -> Boundary:
+    value, candidate, further = found
+    here = kind.at(ask, value)
+    if further is None:
+        return Boundary(value, None, candidate, _end(ask, kind, value), None, None, here.request)
+    there = kind.at(ask, further)
+    miss = nearest_miss(there.request, there.backends, there.most_devices)
+    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there, there.request)
+    return Boundary(
+        value=value,
+        step=abs(further - value),
+        candidate=candidate,
+        binds=binds,
+        rule=rejecting_rule(there, there.request, miss) if explain else None,
+        next=NextStep(further, miss, there.request),
+        request=here.request,
+        changes=_changes(there, kind, kind.without) if explain else (),
+    )
+
+
+def _end(ask: Ask, kind: _Kind, value: int) -> Binds:
+    if kind.sign < 0:
+        return Binds("rule", "devices", "one device is the least")
+    window = ask.request.model.sliding_window
+    if window is not None:
+        return Binds(
+            "rule", "sliding-window", f"{ask.request.model.name} attends in a window of {window} tokens; no longer asked"
+        )
+    return Binds("rule", "largest", f"{value} is within one step of the largest that a workload takes")
+
+
+def _nothing(ask: Ask, kind: _Kind, *, explain: bool) -> Boundary:
+    """Nothing fits anywhere: the smallest question, what comes closest to it and what would help."""
+    there = ask if kind.sign < 0 else kind.at(ask, kind.smallest)
+    miss = nearest_miss(there.request, there.backends, there.most_devices)
+    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there, there.request)
+    return Boundary(
+        value=None,
+        step=None,
+        candidate=None,
+        binds=binds,
+        rule=rejecting_rule(there, there.request, miss) if explain else None,
+        next=NextStep(ask.most_devices if kind.sign < 0 else kind.smallest, miss, there.request),
+        request=there.request,
+        changes=_changes(there, kind, kind.without if kind.sign > 0 else ()) if explain else (),
+    )
+
+
+def _changes(there: Ask, kind: _Kind, without: tuple[str, ...]) -> tuple[Moved, ...]:
+    """What would help one step further, and how far each change moves the boundary."""
+    changes = changes_that_fit(there.request, there.backends, most_devices=there.most_devices, without=without)
+    return tuple(Moved(change, kind.find(_changed(there, change))) for change in changes)
+
+
+def _changed(there: Ask, change: Change) -> Ask:
+    most = change.most_devices or change.request.hardware.devices
+    return Ask(change.request, there.backends, most)

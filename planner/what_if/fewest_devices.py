@@ -1,0 +1,16 @@
+"""min-devices: the fewest devices on which some strategy fits."""
+
+from __future__ import annotations
+
+from planner.analyse import setting_of, valid_points
+from planner.feasible import need_bytes
+from planner.what_if.ask import Ask
+
+
+def fewest_devices(ask: Ask) -> int | None:
+    """The smallest device count at which some strategy fits, of all counts up to the limit; None where none does."""
+    table = valid_points(ask.request, ask.backends, ask.most_devices)
+    if not len(table):
+        return None
+    counts = table.devices[need_bytes(setting_of(ask.request), table) <= ask.request.budget_bytes]
+    return int(counts.min()) if len(counts) else None

@@ -1,0 +1,117 @@
+"""max-seq: the longest sequence at which some strategy fits, over whole tiles of each mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.table import StrategyTable
+from lcplan.strategy import AXES
+from planner.analyse import mesh_table, setting_of
+from planner.feasible import need_bytes
+from planner.request import SearchRequest
+from planner.rules import KNOB_RULES, MESH_RULES
+from planner.rules.interface import Rule
+from planner.screen import screen
+from planner.space import Ints, Knobs, expand, mesh_sizes
+from planner.what_if.ask import TILE_TOKENS, Ask, Piece, length_unit
+from planner.what_if.last_fit import last_fit
+
+ANY_LENGTH = ("sequence", "loss-chunk")
+"""Rules that one length breaks and the next may not: waived while a bound is looked for, held at every length tried."""
+
+
+def longest_sequence(ask: Ask) -> int | None:
+    """The longest sequence that fits [tokens]: of every strategy, at lengths that are whole tiles of its mesh.
+
+    A length counts for a strategy where it is a multiple of 128 x context (and each tile splits over tensor). The set of
+    strategies and lengths grows with the devices and does not depend on the budget, so that the answer never falls with
+    more of either.
+    """
+    top = next(ask.pieces(ask.longest))
+    found = _longest_in(ask, top)
+    if found is not None or top.low == 0:
+        return found
+    bound = _bound(ask, top.low)
+    pieces = ask.pieces(bound) if bound is not None else iter(())
+    return next((length for length in (_longest_in(ask, piece) for piece in pieces) if length is not None), None)
+
+
+def _bound(ask: Ask, high: int) -> int | None:
+    """A length up to ``high`` above which nothing fits, whatever the batch: one sequence a rank, no accumulation."""
+    filters = ask.request.filters.model_copy(update={"microbatches": ask.request.filters.microbatches or (1,)})
+    whole = Piece(1, 0, high)
+    ends = []
+    for ranks, meshes in _by_ranks(ask):
+        request = ask.at(global_batch=ranks).model_copy(update={"filters": filters})
+        ends += [end for end, _ in _ends(ask, request, whole, meshes=meshes, waived=("microbatches", *ANY_LENGTH))]
+    return max(ends, default=None)
+
+
+def _by_ranks(ask: Ask) -> Iterator[tuple[int, Ints]]:
+    meshes = mesh_sizes(ask.request, ask.most_devices)
+    ranks = meshes[:, AXES.index("data")] * meshes[:, AXES.index("fsdp")]
+    for count in np.unique(ranks):
+        yield int(count), meshes[ranks == count]
+
+
+def _longest_in(ask: Ask, piece: Piece) -> int | None:
+    """The longest of one piece. Ends come from the smallest loss chunk; the real chunks then decide, from the top."""
+    request = ask.at(global_batch=piece.global_batch)
+    best = piece.low
+    meshes = mesh_sizes(request, ask.most_devices)
+    for end, group in sorted(_ends(ask, request, piece, meshes=meshes, waived=ANY_LENGTH), key=lambda found: -found[0]):
+        unit = length_unit(int(group[0, 2]), int(group[0, 3]))
+        for length in range(end, best, -unit):
+            if _fits(ask, group, ask.at(seq_len=length, global_batch=piece.global_batch)):
+                best = length
+                break
+    return best if best > piece.low else None
+
+
+def _ends(
+    ask: Ask, request: SearchRequest, piece: Piece, *, meshes: Ints, waived: tuple[str, ...]
+) -> Iterator[tuple[int, Ints]]:
+    """For each group of meshes with one unit: the longest length that fits with the smallest loss chunk, and the meshes."""
+    for unit, group in _by_unit(request, meshes, waived):
+        table = _table(ask, request, group, unit=unit, waived=waived)
+
+        def need(rows: StrategyTable, tiles: int, unit: int = unit) -> np.ndarray:
+            setting = setting_of(ask.at(seq_len=tiles * unit, global_batch=request.workload.global_batch))
+            return need_bytes(setting, rows)
+
+        low, high = piece.low // unit + 1, piece.high // unit
+        tiles = last_fit(table, need, budget_bytes=request.budget_bytes, low=low, high=high)
+        if tiles is not None:
+            yield tiles * unit, group
+
+
+def _by_unit(request: SearchRequest, meshes: Ints, waived: tuple[str, ...]) -> Iterator[tuple[int, Ints]]:
+    keep = screen(setting_of(request), _but(MESH_RULES, waived), mesh_table(meshes)) < 0
+    meshes = meshes[keep]
+    units = np.array([length_unit(int(context), int(tensor)) for context, tensor in meshes[:, 2:4]], dtype=np.int64)
+    for unit in np.unique(units):
+        yield int(unit), meshes[units == unit]
+
+
+def _table(ask: Ask, request: SearchRequest, meshes: Ints, *, unit: int, waived: tuple[str, ...]) -> StrategyTable:
+    """The group's strategies at one unit, with a loss chunk as small as any length of the group can have."""
+    filters = request.filters
+    if not filters.loss_chunk_tokens:
+        filters = filters.model_copy(update={"loss_chunk_tokens": (TILE_TOKENS,)})
+    workload = request.workload.model_copy(update={"seq_len": unit})
+    at_unit = request.model_copy(update={"workload": workload, "filters": filters})
+    table = expand(at_unit, Knobs.of(filters, ask.backends), meshes)
+    return table.take(screen(setting_of(at_unit), _but(KNOB_RULES, waived), table) < 0)
+
+
+def _fits(ask: Ask, meshes: Ints, request: SearchRequest) -> bool:
+    setting = setting_of(request)
+    table = expand(request, Knobs.of(request.filters, ask.backends), meshes)
+    table = table.take(screen(setting, KNOB_RULES, table) < 0)
+    return bool(len(table)) and bool((need_bytes(setting, table) <= request.budget_bytes).any())
+
+
+def _but(rules: tuple[Rule, ...], names: tuple[str, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.name not in names)

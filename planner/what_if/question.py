@@ -1,0 +1,58 @@
+"""Asking: from a request and a question to a WhatIf, with everything that the reader should know."""
+
+from __future__ import annotations
+
+from lcplan.errors import BadInputError
+from planner.request import SearchRequest
+from planner.what_if.ask import Ask
+from planner.what_if.boundary import boundary
+from planner.what_if.result import QUANTITY, Question, WhatIf
+from planner.what_if.sweep import sweep
+from planner.what_if.vary import Varied
+
+ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
+"""The quantity that a boundary question finds, which it therefore cannot vary."""
+
+
+def what_if(
+    request: SearchRequest, question: Question, *, backends: tuple[str, ...], varied: tuple[Varied, ...] = ()
+) -> WhatIf:
+    """Answer ``question`` for a request whose ``devices`` is a limit.
+
+    A boundary question without ``varied`` has one answer with its reasons; with it, one boundary a point beside the answer
+    of the request as it stands.
+
+    Raises
+    ------
+    BadInputError
+        A sweep over nothing, or a boundary question that varies what it asks for.
+    """
+    _check(question, varied)
+    most = request.devices or request.hardware.devices
+    ask = Ask(request.model_copy(update={"devices": None}), backends, most)
+    answer = boundary(ask, question) if question != "sweep" else None
+    points = tuple(sweep(ask, varied, question)) if varied else ()
+    shown = answer.request if answer is not None else ask.request
+    return WhatIf(question, shown, most, answer, points, notes=_notes(ask, question))
+
+
+def _check(question: Question, varied: tuple[Varied, ...]) -> None:
+    names = {one.quantity.name for one in varied}
+    if question == "sweep" and not varied:
+        raise BadInputError("sweep: over what? give --vary, for example --vary seq=64k..1m")
+    if ASKED.get(question) in names:
+        raise BadInputError(
+            f"{question} finds {QUANTITY[question]}; vary something else, or use sweep --vary {ASKED[question]}=.."
+        )
+
+
+def _notes(ask: Ask, question: Question) -> tuple[str, ...]:
+    notes = []
+    if question == "max-batch" and not ask.request.filters.microbatches:
+        notes.append(
+            "max-batch counts sequences that a step holds at once (microbatches=1); gradient accumulation makes any batch "
+            "fit that fits once"
+        )
+    if question == "max-seq" and not ask.batch_given:
+        notes.append("each length is priced with its default global batch of 4 Mi tokens, at least one sequence")
+    return tuple(notes)

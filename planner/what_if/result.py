@@ -1,0 +1,163 @@
+"""What a what-if answers, as frozen values, as the JSON document that scripts read, and as flat rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from planner.candidate import Candidate
+from planner.cost import Cost
+from planner.flat import flat_row
+from planner.nearest import Change
+from planner.request import SearchRequest
+from planner.result import SCHEMA_VERSION, request_json
+from planner.what_if.binds import Binds
+
+Question = Literal["max-seq", "min-devices", "max-batch", "sweep"]
+QUANTITY: dict[str, str] = {"max-seq": "seq_len", "min-devices": "devices", "max-batch": "global_batch"}
+"""What each boundary question answers, as its JSON key."""
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """One step beyond the boundary, where nothing fits: the value, and the valid strategy that comes closest."""
+
+    value: int
+    miss: Candidate | None
+    request: SearchRequest
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A change, and where the boundary then lies."""
+
+    change: Change
+    value: int | None
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The answer of one boundary question. ``value`` is None where nothing fits at all.
+
+    ``candidate`` is the best strategy by objective at ``value``; at ``next.value``, ``step`` further, no strategy fits.
+    ``changes`` raise (or lower) the boundary, cheapest first.
+    """
+
+    value: int | None
+    step: int | None
+    candidate: Candidate | None
+    binds: Binds
+    rule: Binds | None
+    """The rule without which something would fit one step further, where there is one."""
+    next: NextStep | None
+    request: SearchRequest
+    """The request at ``value``: its batch is the one that the candidate was priced with."""
+    changes: tuple[Moved, ...] = ()
+
+    @property
+    def confirmed(self) -> bool | None:
+        """Whether compiling agrees: the answer fits and what comes closest one step further does not. None: not compiled."""
+        here = self.candidate.compiled if self.candidate else None
+        there = self.next.miss.compiled if self.next and self.next.miss else None
+        if here is None or here.fits is None or (there is not None and there.fits is None):
+            return None
+        return here.fits and not (there is not None and there.fits)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of the varied quantities. ``boundary`` only where a boundary was asked for at each point."""
+
+    varied: dict[str, Any]
+    request: SearchRequest
+    candidate: Candidate | None
+    binds: Binds
+    boundary: Boundary | None = None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A question with its answer and its points."""
+
+    question: Question
+    request: SearchRequest
+    most_devices: int
+    answer: Boundary | None
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+    price_usd_per_device_hour: float | None = None
+
+    @property
+    def found(self) -> bool:
+        """False where a boundary was asked for and nothing fits anywhere."""
+        if self.question == "sweep":
+            return True
+        points = [point.boundary for point in self.points if point.boundary is not None]
+        return any(boundary is not None and boundary.value is not None for boundary in (self.answer, *points))
+
+    def with_notes(self, notes: tuple[str, ...], price_usd_per_device_hour: float | None) -> WhatIf:
+        """The same answer with more notes and a price."""
+        return replace(self, notes=(*self.notes, *notes), price_usd_per_device_hour=price_usd_per_device_hour)
+
+    def cost(self, candidate: Candidate, request: SearchRequest) -> Cost:
+        """Device-hours, money and energy of a billion tokens."""
+        return Cost.of(candidate, request.hardware, self.price_usd_per_device_hour)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in DESIGN: the document of ``lcplan whatif``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "request": request_json(self.request) | {"most_devices": self.most_devices},
+            "question": self.question,
+            "answer": self._boundary_json(self.answer) if self.answer else None,
+            "points": [self._point_json(point) for point in self.points],
+            "notes": list(self.notes),
+        }
+
+    def _boundary_json(self, boundary: Boundary) -> dict[str, Any]:
+        following = boundary.next
+        return {
+            QUANTITY[self.question]: boundary.value,
+            "step": boundary.step,
+            "global_batch": boundary.request.workload.global_batch,
+            **({"global_batch": boundary.value} if self.question == "max-batch" else {}),
+            **_binds_json(boundary.binds),
+            "binding_rule": {"name": boundary.rule.name, "says": boundary.rule.says} if boundary.rule else None,
+            "candidate": boundary.candidate.to_json() if boundary.candidate else None,
+            "cost": self.cost(boundary.candidate, boundary.request).to_json() if boundary.candidate else None,
+            "next": {"value": following.value, "nearest_miss": following.miss.to_json() if following.miss else None}
+            if following
+            else None,
+            "confirmed": boundary.confirmed,
+            "changes": [
+                moved.change.to_json() | {f"then_{QUANTITY[self.question]}": moved.value} for moved in boundary.changes
+            ],
+        }
+
+    def _point_json(self, point: Point) -> dict[str, Any]:
+        quantity = QUANTITY.get(self.question)
+        own = {quantity: point.boundary.value, "step": point.boundary.step} if quantity and point.boundary else {}
+        return {
+            **point.varied,
+            **own,
+            "candidate": point.candidate.to_json() if point.candidate else None,
+            "cost": self.cost(point.candidate, point.request).to_json() if point.candidate else None,
+            **_binds_json(point.binds),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a point (or the answer alone), for CSV and data frames."""
+        if not self.points and self.answer is not None:
+            return [self._row({}, self.answer.candidate, self.answer.binds, self.answer)]
+        return [self._row(point.varied, point.candidate, point.binds, point.boundary) for point in self.points]
+
+    def _row(
+        self, varied: dict[str, Any], candidate: Candidate | None, binds: Binds, boundary: Boundary | None
+    ) -> dict[str, Any]:
+        own = {f"answer_{QUANTITY[self.question]}": boundary.value} if boundary else {}
+        names = {f"varied_{name}": value for name, value in varied.items()}
+        return {**names, **own, "binds": binds.name, **(flat_row(candidate) if candidate else {})}
+
+
+def _binds_json(binds: Binds) -> dict[str, str]:
+    return {"binds": binds.name, "binds_kind": binds.kind, "binds_says": binds.says}

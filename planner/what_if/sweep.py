@@ -1,0 +1,130 @@
+"""sweep: the best strategy at every point, each space priced once for all memories and device counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.estimate import EstimateTable, estimate
+from cost_models.table import StrategyTable
+from lcplan.errors import BadInputError
+from planner.analyse import setting_of, valid_points
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+from planner.what_if.ask import Ask
+from planner.what_if.binds import memory_binds, no_strategy, speed_binds
+from planner.what_if.boundary import boundary
+from planner.what_if.result import Point, Question
+from planner.what_if.vary import Quantity, Value, Varied, applied, combinations, link_bandwidth, point_json
+
+SHARED = frozenset({"hbm", "devices"})
+"""Quantities that only mask rows of a space that is priced already."""
+
+Combination = tuple[tuple[Quantity, Value], ...]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Every valid strategy of one request, priced, with the order in which a search would prefer them."""
+
+    request: SearchRequest
+    table: StrategyTable
+    estimates: EstimateTable
+
+    @classmethod
+    def of(cls, ask: Ask) -> Priced:
+        """Enumerate, reject and price up to the ask's devices."""
+        table = valid_points(ask.request, ask.backends, ask.most_devices)
+        return cls(ask.request, table, estimate(setting_of(ask.request), table))
+
+    @cached_property
+    def need(self) -> NDArray[np.float64]:
+        """Total and allowance [bytes per device], shape [n]."""
+        return self.estimates.total_bytes + self.estimates.allowance_bytes
+
+    @cached_property
+    def devices(self) -> NDArray[np.int64]:
+        """Devices of each row, shape [n]."""
+        return self.table.devices
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Rows best first: by objective, then fewer devices, then less memory."""
+        each = self.devices if self.request.objective == "tokens_per_s_per_device" else 1.0
+        return np.lexsort((self.estimates.total_bytes, self.devices, self.estimates.step_s * each))
+
+    def candidate(self, row: int, *, fits: bool) -> Candidate:
+        """Row ``row`` with the verdict of the point's own budget."""
+        return Candidate(strategy=self.table.strategy(row), estimate=self.estimates.row(row) | {"fits": fits})
+
+
+def sweep(ask: Ask, varied: tuple[Varied, ...], question: Question) -> Iterator[Point]:
+    """One point a combination, in the order of ``combinations``; a boundary question is asked at each."""
+    spaces: dict[Combination, Priced] = {}
+    for combination in combinations(varied):
+        here = _checked(applied(ask, combination))
+        names = point_json(combination)
+        if "bandwidth" in names:
+            names["bandwidth"] = names["bandwidth_oneway_bytes_per_s"] = link_bandwidth(here.request.hardware)
+        if question != "sweep":
+            found = boundary(here, question, explain=False)
+            yield Point(names, found.request, found.candidate, found.binds, boundary=found)
+            continue
+        key = _key(here, combination)
+        if key not in spaces:
+            spaces[key] = Priced.of(_widest(ask, varied, combination))
+        yield _point(here, spaces[key], names)
+
+
+def _key(here: Ask, combination: Combination) -> Combination:
+    """What makes two points share a space; on a host the default batch follows the devices, so they do not."""
+    follows = here.request.hardware.kind == "cpu" and not here.request.workload.global_batch_given
+    shared = SHARED - {"devices"} if follows else SHARED
+    return tuple((quantity, value) for quantity, value in combination if quantity.name not in shared)
+
+
+def _widest(ask: Ask, varied: tuple[Varied, ...], combination: Combination) -> Ask:
+    """The point's request with the most devices of any point that shares its space."""
+    key = _key(applied(ask, combination), combination)
+    most = max((int(value) for one in varied if one.quantity.name == "devices" for value in one.values), default=0)
+    here = applied(ask, key)
+    return (
+        here if any(quantity.name == "devices" for quantity, _ in key) or not most else Ask(here.request, here.backends, most)
+    )
+
+
+def _checked(ask: Ask) -> Ask:
+    """Refuse a length beyond the model's attention window, as a search would.
+
+    Raises
+    ------
+    BadInputError
+        With the window.
+    """
+    window = ask.request.model.sliding_window
+    if window is not None and ask.request.workload.seq_len > window:
+        raise BadInputError(
+            f"{ask.request.model.name} attends in a sliding window of {window} tokens, which lcplan does not model; "
+            f"vary seq up to {window} tokens"
+        )
+    return ask
+
+
+def _point(here: Ask, space: Priced, names: dict[str, Value]) -> Point:
+    request = here.request
+    inside = space.devices <= here.most_devices
+    if not inside.any():
+        return Point(names, request, None, no_strategy(here, request))
+    fits = inside & (space.need <= request.budget_bytes)
+    ordered = fits[space.order]
+    if not ordered.any():
+        miss = space.candidate(int(np.argmin(np.where(inside, space.need, np.inf))), fits=False)
+        return Point(names, request, miss, memory_binds(miss, request.budget_bytes))
+    row = int(space.order[np.argmax(ordered)])
+    best = space.candidate(row, fits=True)
+    fastest = int(space.order[np.argmax(inside[space.order])])
+    return Point(names, request, best, speed_binds(best, space.estimates, row=row, fastest=fastest))

@@ -1,0 +1,262 @@
+"""``--vary``: which quantities a sweep goes over, their values, and what each does to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, get_args
+
+from lcplan.errors import BadInputError
+from lcplan.hardware import Figure, HardwareSpec
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import AXES, BACKENDS, SCHEMES, Dtype
+from lcplan.suggest import hint
+from lcplan.units import parse_bytes, parse_tokens
+from planner.filters import AxisFilter, Filters
+from planner.request import default_global_batch
+from planner.what_if.ask import Ask
+
+MOST_POINTS = 10_000
+MOST_DOUBLINGS = 64
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that can vary: how its values are read, its JSON name with unit, and what a value does."""
+
+    name: str
+    json_name: str
+    parse: Callable[[str], Value]
+    apply: Callable[[Ask, Any], Ask]
+    ordered: bool
+    """Whether ``a..b`` (doubling) makes sense."""
+
+
+@dataclass(frozen=True)
+class Varied:
+    """One ``--vary``: a quantity and its values in the order given."""
+
+    quantity: Quantity
+    values: tuple[Value, ...]
+
+
+def parse_vary(texts: tuple[str, ...]) -> tuple[Varied, ...]:
+    """``seq=64k..1m`` (doubling) and ``hbm=80GiB,141GiB`` as values.
+
+    Raises
+    ------
+    BadInputError
+        With every problem: unknown or repeated quantities, values that cannot be read, too many points.
+    """
+    problems: list[str] = []
+    varied: list[Varied] = []
+    for text in texts:
+        try:
+            varied.append(_one(text))
+        except BadInputError as error:
+            problems.extend(error.problems)
+    names = [one.quantity.name for one in varied]
+    problems += [
+        f"--vary {name}: stands twice; give all its values in one" for name in sorted({n for n in names if names.count(n) > 1})
+    ]
+    points = 1
+    for one in varied:
+        points *= len(one.values)
+    if points > MOST_POINTS:
+        problems.append(f"--vary: {points:,} points are more than {MOST_POINTS:,}; give fewer values")
+    if problems:
+        raise BadInputError(problems)
+    return tuple(varied)
+
+
+def _one(text: str) -> Varied:
+    name, equals, values = text.partition("=")
+    name = name.strip()
+    if not equals or not values.strip():
+        raise BadInputError(f"--vary {text!r}: write quantity=values, for example seq=64k..1m or hbm=80GiB,141GiB")
+    if name == "offload" and name not in QUANTITIES:
+        raise BadInputError("--vary offload: lcplan's step does not offload to host memory yet; vary remat or moments-dtype")
+    if name not in QUANTITIES:
+        raise BadInputError(f"--vary: unknown quantity {name!r}{hint(name, QUANTITIES)}")
+    quantity = QUANTITIES[name]
+    found: list[Value] = []
+    for part in values.split(","):
+        found.extend(value for value in _values(quantity, part.strip()) if value not in found)
+    return Varied(quantity, tuple(found))
+
+
+def _values(quantity: Quantity, text: str) -> Iterator[Value]:
+    low, dots, high = text.partition("..")
+    if not dots:
+        yield quantity.parse(text)
+        return
+    first, last = quantity.parse(low.strip()), quantity.parse(high.strip())
+    if not quantity.ordered or isinstance(first, str) or isinstance(last, str) or first > last:
+        raise BadInputError(f"--vary {quantity.name}={text}: not a range; write low..high, or values with commas")
+    for doubling in range(MOST_DOUBLINGS):
+        value = first * 2**doubling
+        if value >= last:
+            break
+        yield value
+    yield last
+
+
+def combinations(varied: tuple[Varied, ...]) -> Iterator[tuple[tuple[Quantity, Value], ...]]:
+    """Every combination of values; the last quantity varies fastest."""
+    for values in product(*(one.values for one in varied)):
+        yield tuple((one.quantity, value) for one, value in zip(varied, values, strict=True))
+
+
+def applied(ask: Ask, combination: tuple[tuple[Quantity, Value], ...]) -> Ask:
+    """The ask with every value in place; a batch that nobody gave follows the length."""
+    for quantity, value in combination:
+        ask = quantity.apply(ask, value)
+    request = ask.request
+    if request.workload.global_batch_given:
+        return ask
+    batch = default_global_batch(request.workload.seq_len, request.hardware, ask.most_devices)
+    workload = request.workload.model_copy(update={"global_batch": batch})
+    return ask.with_request(request.model_copy(update={"workload": workload}))
+
+
+def point_json(combination: tuple[tuple[Quantity, Value], ...]) -> dict[str, Value]:
+    """A point's values under the names that ``--vary`` takes and, where they differ, under those with units."""
+    return {name: value for quantity, value in combination for name in (quantity.name, quantity.json_name)}
+
+
+def _workload(field: str) -> Callable[[Ask, Any], Ask]:
+    def apply(ask: Ask, value: Any) -> Ask:
+        given = {"global_batch_given": True} if field == "global_batch" else {}
+        workload = ask.request.workload.model_copy(update={field: value, **given})
+        return ask.with_request(ask.request.model_copy(update={"workload": workload}))
+
+    return apply
+
+
+def _devices(ask: Ask, value: int) -> Ask:
+    hardware = ask.request.hardware
+    if value > hardware.devices:
+        raise BadInputError(f"--vary devices={value}: {hardware.name} has {hardware.devices}; ask for more domains with --hw")
+    return replace(ask, most_devices=value)
+
+
+def _hbm(ask: Ask, value: int) -> Ask:
+    """Memory of a device; the budget is the same share of it that the hardware lets a job use."""
+    hardware = ask.request.hardware
+    device = hardware.device.model_copy(update={"hbm_bytes": _asked(value, "hbm")})
+    changed = hardware.model_copy(update={"device": device})
+    return ask.with_request(ask.request.model_copy(update={"hardware": changed, "budget_bytes": changed.usable_bytes}))
+
+
+def _bandwidth(ask: Ask, value: float) -> Ask:
+    """The network between domains where there are several, else the domain's own link; a negative value is a factor."""
+    hardware = ask.request.hardware
+    if hardware.domains > 1 and hardware.network_link is not None:
+        names = ["network_link"]
+    else:
+        names = ["domain_link", *(["ici_link"] if hardware.ici_link is not None else [])]
+    links = {}
+    base = getattr(hardware, names[0]).oneway_bytes_per_s.value
+    for name in names:
+        link = getattr(hardware, name)
+        scale = -value if value < 0 else value / base
+        figure = _asked(link.oneway_bytes_per_s.value * scale, "bandwidth")
+        links[name] = link.model_copy(update={"oneway_bytes_per_s": figure})
+    return ask.with_request(ask.request.model_copy(update={"hardware": hardware.model_copy(update=links)}))
+
+
+def _asked(value: float, name: str) -> Figure:
+    return Figure(value=value, source=f"asked for with --vary {name}", kind="user")
+
+
+def _filter(field: str) -> Callable[[Ask, Any], Ask]:
+    def apply(ask: Ask, value: Any) -> Ask:
+        filters = ask.request.filters.model_copy(update={field: (value,)})
+        return ask.with_request(ask.request.model_copy(update={"filters": filters}))
+
+    return apply
+
+
+def _axis(name: str) -> Callable[[Ask, Any], Ask]:
+    def apply(ask: Ask, value: Any) -> Ask:
+        mesh = {**ask.request.filters.mesh, name: AxisFilter(intervals=((value, value),))}
+        filters = ask.request.filters.model_copy(update={"mesh": mesh})
+        return ask.with_request(ask.request.model_copy(update={"filters": filters}))
+
+    return apply
+
+
+def _count(name: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not 0 < int(text) < 2**31:
+            raise BadInputError(f"--vary {name}={text}: not a whole number above zero")
+        return int(text)
+
+    return parse
+
+
+def _known(name: str, known: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise BadInputError(f"--vary {name}: unknown value {text!r}{hint(text, known)}")
+        return text
+
+    return parse
+
+
+def _speed(text: str) -> float:
+    """``50GB/s`` in bytes a second, or ``2x`` as minus two."""
+    if text.endswith("x"):
+        try:
+            factor = float(text[:-1])
+        except ValueError:
+            factor = 0.0
+        if not 0 < factor < 2**20:
+            raise BadInputError(f"--vary bandwidth={text}: not a factor above zero, for example 0.5x")
+        return -factor
+    return float(parse_bytes(text.removesuffix("/s"), "--vary bandwidth"))
+
+
+_DTYPES = get_args(Dtype)
+_PLAIN = (
+    Quantity("hbm", "hbm_bytes", lambda text: parse_bytes(text, "--vary hbm"), _hbm, ordered=True),
+    Quantity("devices", "devices", _count("devices"), _devices, ordered=True),
+    Quantity("seq", "seq_len", lambda text: parse_tokens(text, "--vary seq"), _workload("seq_len"), ordered=True),
+    Quantity("batch", "global_batch", _count("batch"), _workload("global_batch"), ordered=True),
+    Quantity("bandwidth", "bandwidth_oneway_bytes_per_s", _speed, _bandwidth, ordered=False),
+    Quantity("dtype", "precision", _known("dtype", _DTYPES), _workload("precision"), ordered=False),
+)
+_KNOBS: dict[str, tuple[str, ...]] = {
+    "remat": tuple(REMAT_POLICIES),
+    "scheme": SCHEMES,
+    "backend": BACKENDS,
+    "moments-dtype": _DTYPES,
+    "gather-dtype": _DTYPES,
+    "reduce-dtype": _DTYPES,
+}
+_COUNTS = ("microbatches", "loss-chunk-tokens")
+QUANTITIES: dict[str, Quantity] = {
+    **{quantity.name: quantity for quantity in _PLAIN},
+    **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES if axis != "expert"},
+    **{
+        name: Quantity(name, name.replace("-", "_"), _known(name, known), _filter(name.replace("-", "_")), ordered=False)
+        for name, known in _KNOBS.items()
+    },
+    **{
+        name: Quantity(name, name.replace("-", "_"), _count(name), _filter(name.replace("-", "_")), ordered=True)
+        for name in _COUNTS
+    },
+}
+"""Every quantity by the name that ``--vary`` takes."""
+
+
+def link_bandwidth(hardware: HardwareSpec) -> float:
+    """The bandwidth that ``bandwidth`` varies [bytes/s, one way, a device]."""
+    crossing = hardware.domains > 1 and hardware.network_link is not None
+    link = hardware.network_link if crossing and hardware.network_link else hardware.ici_link or hardware.domain_link
+    return link.oneway_bytes_per_s.value
+
+
+assert set(_KNOBS) | set(_COUNTS) <= {name.replace("_", "-") for name in Filters.model_fields}
