@@ -15,7 +15,7 @@ from lcplan.strategy import AXES, Strategy
 from lcplan.units import format_bytes, format_tokens
 from planner.analyse import setting_of
 from planner.feasible import nearest_miss, need_bytes
-from planner.filters import Filters
+from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest, default_global_batch
 from planner.what_if.ask import Ask
 from planner.what_if.longest import longest_sequence
@@ -35,6 +35,17 @@ class Proposal:
     request: SearchRequest
     most_devices: int | None
     told: Told
+    pins: str | None = None
+    """The filter that takes the winner's value, once there is one: what was open only to find it."""
+
+    def pinned(self, won: Strategy) -> SearchRequest:
+        """The changed request as ``told`` says it, with the winner's value in place of an open filter."""
+        if self.pins is None:
+            return self.request
+        if self.pins != "mesh":
+            return _with_filters(self.request, **{self.pins: (getattr(won, self.pins),)})
+        sizes = zip(AXES, won.mesh.sizes, strict=True)
+        return _with_filters(self.request, mesh={axis: AxisFilter(intervals=((size, size),)) for axis, size in sizes})
 
 
 Groups = Iterator[Iterable[Proposal]]
@@ -53,7 +64,7 @@ def _remat(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Grou
     """A remat policy that the request does not let in; the strategy that then wins says which."""
     if request.filters.remat:
         shown = ",".join(request.filters.remat)
-        yield [Proposal(_with_filters(request, remat=()), most, lambda won: _freed(won, "remat", "--remat", shown))]
+        yield [Proposal(_with_filters(request, remat=()), most, _other_value("remat", shown), "remat")]
 
 
 def _mesh(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
@@ -63,7 +74,7 @@ def _mesh(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Group
     if len(axes) > 1:
         freed.append(({}, "every axis"))
     for kept, axis in freed:
-        yield [Proposal(_with_filters(request, mesh=kept), most, _other_mesh(axis))]
+        yield [Proposal(_with_filters(request, mesh=kept), most, _other_mesh(axis), "mesh")]
 
 
 def _other_mesh(axis: str) -> Told:
@@ -80,16 +91,12 @@ def _other_filters(request: SearchRequest, _: tuple[str, ...], most: int | None)
     """Any other knob that the request fixes, left open."""
     for name, value in request.filters.model_dump(exclude_defaults=True, exclude={"mesh", "remat"}).items():
         freed = _with_filters(request, **{name: Filters.model_fields[name].default})
-        yield [Proposal(freed, most, _other_value(name, ",".join(str(part) for part in value)))]
+        yield [Proposal(freed, most, _other_value(name, ",".join(str(part) for part in value)), name)]
 
 
 def _other_value(name: str, shown: str) -> Told:
-    return lambda won: _freed(won, name, f"--{name.replace('_', '-')}", shown)
-
-
-def _freed(won: Strategy, name: str, option: str, shown: str) -> tuple[str, tuple[str, ...]]:
-    value = str(getattr(won, name))
-    return f"{option} {value} (it is {shown})", (option, value)
+    option = f"--{name.replace('_', '-')}"
+    return lambda won: (f"{option} {getattr(won, name)} (it is {shown})", (option, str(getattr(won, name))))
 
 
 def _dtypes(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
@@ -98,7 +105,7 @@ def _dtypes(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Gro
         ("moments_dtype", "keep AdamW's moments in bf16"),
         ("reduce_dtype", "reduce gradients in bf16"),
     ):
-        if not getattr(request.filters, name):
+        if "bf16" not in getattr(request.filters, name):
             option = f"--{name.replace('_', '-')}"
             changed = _with_filters(request, **{name: ("bf16",)})
             yield [Proposal(changed, most, _fixed(f"{option} bf16 ({words})", option, "bf16"))]

@@ -12,7 +12,6 @@ from planner.change_kinds import KINDS, Proposal
 from planner.feasible import best_row, fits_any
 from planner.request import SearchRequest
 
-
 LAST_RESORTS = frozenset({"devices", "budget"})
 """Kinds that come after all others, whatever they cost: more hardware, and memory that the runtime was to have."""
 
@@ -58,9 +57,10 @@ def changes_that_fit(
 ) -> list[Change]:
     """Single changes after which something fits, by what a token then costs in step and device time.
 
-    Changes of the job come first, more hardware and a larger budget last. Each is the smallest of its kind that is enough: the longest sequence below, the next policy, the fewest devices above,
-    and so on. Priced by the same laws over the whole space of the changed request. ``most_devices``: a limit in place of
-    the request's exact count. ``without``: kinds (of ``KINDS``) that are not wanted.
+    Changes of the job come first, more hardware and a larger budget last. Each is the smallest of its kind that is enough:
+    the longest sequence below, the next policy, the fewest devices above, and so on. Priced by the same laws over the whole
+    space of the changed request. ``most_devices``: a limit in place of the request's exact count. ``without``: kinds (of
+    ``KINDS``) that are not wanted.
     """
     found: dict[tuple[str, ...], Change] = {}
     for name, kind in KINDS.items():
@@ -84,6 +84,7 @@ def _made(kind: str, proposal: Proposal, backends: tuple[str, ...]) -> Change | 
         return None
     candidate = Candidate(strategy=table.strategy(row), estimate=estimates.row(row))
     says, arguments = proposal.told(candidate.strategy)
+    request = proposal.pinned(candidate.strategy)
     return Change(
         kind=kind,
         says=says,

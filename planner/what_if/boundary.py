@@ -44,7 +44,9 @@ def _at_length(ask: Ask, value: int) -> Ask:
 
 
 def _at_batch(ask: Ask, value: int) -> Ask:
-    return ask.with_request(ask.at(global_batch=value))
+    request = ask.at(global_batch=value)
+    workload = request.workload.model_copy(update={"global_batch_given": True})
+    return ask.with_request(request.model_copy(update={"workload": workload}))
 
 
 def _at_devices(ask: Ask, value: int) -> Ask:
@@ -131,11 +133,10 @@ def _told(ask: Ask, kind: _Kind, *, explain: bool, found: tuple[int, Candidate, 
 def _end(ask: Ask, kind: _Kind, value: int) -> Binds:
     if kind.sign < 0:
         return Binds("rule", "devices", "one device is the least")
-    window = ask.request.model.sliding_window
-    if window is not None:
-        return Binds(
-            "rule", "sliding-window", f"{ask.request.model.name} attends in a window of {window} tokens; no longer asked"
-        )
+    model = ask.request.model
+    if model.sliding_window is not None:
+        says = f"{model.name} attends in a window of {model.sliding_window} tokens, beyond which lcplan asks nothing"
+        return Binds("rule", "sliding-window", says)
     return Binds("rule", "largest", f"{value} is within one step of the largest that a workload takes")
 
 
