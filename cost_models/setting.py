@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from cost_models.constants import Constants, published_constants
+from cost_models.program import STEP, Program
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.workload import Workload
 
-Kernel = Literal["cudnn", "splash", "blockwise"]
+Kernel = Literal["cudnn", "splash", "blockwise", "unfused"]
 
 CUDNN_LARGEST_HEAD_DIM = 128
 """cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
@@ -19,20 +21,27 @@ CUDNN_LARGEST_HEAD_DIM = 128
 class Setting:
     """Model, machine, workload and memory budget of one request.
 
-    ``budget_bytes`` is what a device's allocator may hold [bytes].
+    ``budget_bytes`` is what a device's allocator may hold [bytes]; ``program`` is whose step it is.
     """
 
     model: ModelSpec
     hardware: HardwareSpec
     workload: Workload
     budget_bytes: int
+    program: Program = STEP
+    constants: Constants = field(default_factory=published_constants)
 
     @property
     def kernel(self) -> Kernel:
         """The attention kernel that the step runs inside a chunk on this hardware.
 
         cuDNN's takes half precision and head dims that are multiples of 8 up to 128; everything else runs blockwise JAX.
+        Another trainer's fused kernel is priced as cuDNN's or splash.
         """
+        if self.program.attention == "unfused":
+            return "unfused"
+        if self.program.attention == "flash":
+            return "cudnn" if self.hardware.kind == "gpu" else "splash"
         head_dim = self.model.head_dim
         fits = self.workload.precision == "bf16" and head_dim % 8 == 0 and head_dim <= CUDNN_LARGEST_HEAD_DIM
         return "cudnn" if self.hardware.kind == "gpu" and fits else "blockwise"

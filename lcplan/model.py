@@ -55,7 +55,7 @@ class ModelSpec(Frozen):
     qk_norm: bool = False
     """RMSNorm of each query and key head, over H, with one weight of H each a layer (Qwen3)."""
     mlp: Literal["gated", "plain"] = "gated"
-    """``gated``: gate, up and down (Llama). ``plain``: up and down alone (GPT-3, MPT), which the laws price and no step builds."""
+    """``gated``: gate, up and down (Llama). ``plain``: up and down alone (GPT-3): the laws price it, no step builds it."""
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     rope: Rope = Rope()

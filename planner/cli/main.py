@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
     "whatif": "Longest sequence, fewest devices, largest batch, or a sweep over anything.",
+    "validate": "Hold the laws' predictions against published measurements.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, what each can compile for, and which backends are real.",
 }

@@ -1,0 +1,61 @@
+"""One layer's attention alone, forward and backward, with the communication of its scheme: what CP benchmarks time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.attention import RingSteps, exposed_hop_seconds, ring_steps
+from cost_models.collectives import terms_of
+from cost_models.layout import Floats, Layout
+from cost_models.network import Network
+from cost_models.rates import rates_of
+from cost_models.setting import Setting
+from cost_models.table import REMATS, StrategyTable
+
+
+def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
+    """Time of a step's attention where nothing is recomputed and nothing else runs.
+
+    Kernels of the slowest rank, the part of each ring hop that its kernel does not hide, and other schemes' gathers and
+    all-to-alls in full.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model (all of its layers count), machine and workload.
+    table : StrategyTable
+        Candidates; the remat policy is not read.
+
+    Returns
+    -------
+    tuple of ndarray, shape [n] each
+        Forward and backward pass of all layers [s per step].
+
+    Notes
+    -----
+    Ignores launches between kernels. Source: docs/step.md; cost_models.attention and cost_models.network.
+    """
+    kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
+    layout, rates = Layout(setting, replace(table, remat=kept)), rates_of(setting.hardware)
+    forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
+    network = Network(layout, rates)
+    passes = setting.model.layers * layout.microbatches
+    times = [passes * forward.total_s, passes * backward.total_s]
+    for term in terms_of(layout):
+        if term.axes != ("context",) or not np.any(term.calls > 0):
+            continue
+        shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
+        for index, steps in enumerate((forward, backward)):
+            times[index] = times[index] + shares[index] * term.calls * _exposed(network.seconds(term), steps, op=term.op)
+    return times[0], times[1]
+
+
+def _shares(purpose: str) -> tuple[float, float]:
+    """Parts of a term's calls in the forward and in the backward pass; all-to-alls as docs/step.md counts them."""
+    return (1 / 3, 2 / 3) if purpose.startswith("ulysses") else (1 / 2, 1 / 2)
+
+
+def _exposed(seconds: Floats, steps: RingSteps, *, op: str) -> Floats:
+    return exposed_hop_seconds(steps.later_s, seconds) if op == "collective-permute" else seconds

@@ -1,0 +1,87 @@
+"""Constants that were fitted on published end-to-end rows, each with the tables that it was fitted on.
+
+Rates that were fitted on microbenchmarks are in data/device_rates.json; a constant is here where no microbenchmark shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Where a constant comes from: its unit, the range that a fit may search, and the tables that it was fitted on."""
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+    fitted_on: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Values of the fitted constants that the laws read. Fields are the names in data/constants.yaml."""
+
+    nccl_ring_contention: float
+    """Attention time that NCCL's permutes take from the kernels beside them, over the kernels' own, where tensor is above 1."""
+
+    def changed(self, values: dict[str, float]) -> Constants:
+        """The same with some values replaced: what a fit tries."""
+        return replace(self, **values)
+
+
+@lru_cache(maxsize=1)
+def _fitted() -> dict[str, Fitted]:
+    text = resources.files("cost_models").joinpath("data/constants.yaml").read_text(encoding="utf-8")
+    data: list[dict[str, Any]] = yaml.safe_load(text)
+    found = [Fitted(**{**entry, "fitted_on": tuple(entry["fitted_on"])}) for entry in data]
+    assert {entry.name for entry in found} == {field.name for field in fields(Constants)}
+    return {entry.name: entry for entry in found}
+
+
+@lru_cache(maxsize=1)
+def published_constants() -> Constants:
+    """The values of data/constants.yaml.
+
+    Parameters
+    ----------
+    None.
+
+    Returns
+    -------
+    Constants
+        Each in the unit that the file states [unit].
+
+    Notes
+    -----
+    Source: data/constants.yaml.
+    """
+    return Constants(**{name: entry.value for name, entry in _fitted().items()})
+
+
+def fitted_on(table: str) -> tuple[Fitted, ...]:
+    """Constants that rows of the published table ``table`` took part in fitting.
+
+    Parameters
+    ----------
+    table : str
+        Name of a published table.
+
+    Returns
+    -------
+    tuple of Fitted
+        In the file's order [no unit].
+
+    Notes
+    -----
+    Source: data/constants.yaml.
+    """
+    return tuple(entry for entry in _fitted().values() if table in entry.fitted_on)

@@ -1,0 +1,78 @@
+"""``lcplan validate``: predictions beside published measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from lcplan.errors import BadInputError
+from planner.cli.options import output_format
+from planner.cli.output import print_csv, print_json, print_view
+from planner.result import SCHEMA_VERSION
+from planner.show.validate import tables_view
+from planner.validate.bundled import find_table, table_names
+from planner.validate.result import TableResult
+from planner.validate.run import validate
+
+EPILOG = """\b
+Examples:
+  lcplan validate
+  lcplan validate --table seed-s1-gb200-nvshmem
+  lcplan validate --table my-runs.yaml --format json"""
+
+
+@click.command("validate", epilog=EPILOG)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="A bundled table or a file of your own; repeatable. [default: all]",
+)
+@output_format
+def command(tables: tuple[str, ...], output: str) -> int:
+    """Hold the laws' predictions against published measurements.
+
+    Every row of a table is modelled or says why it is not. What a source leaves open is chosen once for its whole table, shown,
+    and counted as fitted. The format of a table's file is in docs/tables.md.
+    """
+    results = _validate(tables or table_names())
+    if output == "json":
+        print_json({"schema_version": SCHEMA_VERSION, "tables": [result.to_json() for result in results]})
+    elif output == "csv":
+        print_csv([row for result in results for row in _flat(result)])
+    else:
+        print_view(tables_view(results))
+    return 0
+
+
+def _validate(names: tuple[str, ...]) -> list[TableResult]:
+    results: list[TableResult] = []
+    problems: list[str] = []
+    for name in names:
+        try:
+            table, path = find_table(name)
+            results.append(validate(table, path.parent))
+        except BadInputError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise BadInputError(problems)
+    return results
+
+
+def _flat(result: TableResult) -> Iterator[dict[str, Any]]:
+    """One line a row and measured quantity."""
+    for row in result.rows:
+        for name, value in row.measured.items():
+            yield {
+                "table": result.table.name,
+                "row": row.id,
+                "status": row.status,
+                "quantity": name,
+                "measured": value,
+                "predicted": row.predicted.get(name),
+                "error_ratio": row.error_ratio.get(name),
+                "why": row.why,
+            }

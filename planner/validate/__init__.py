@@ -1,0 +1,1 @@
+"""Validate: predictions of the laws beside published measurements, table by table."""

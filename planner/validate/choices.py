@@ -1,0 +1,99 @@
+"""Choices: one value for a whole table for each field that its source leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, get_args
+
+from cost_models.setting import Setting
+from lcplan.remat import RematName
+from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Strategy
+from lcplan.workload import Workload
+from planner.validate.facts import PRECISIONS, SCHEME_NAMES, Facts
+
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "mesh": ("fsdp", "data", "context"),
+    "precision": ("bf16",),
+    "global_batch": ("one sequence",),
+    "microbatches": ("one", "one sequence each"),
+    "scheme": ("ring-zigzag", "ring", "all-gather", "ulysses"),
+    "backend": (GPU_BACKENDS[0],),
+    "remat": get_args(RematName),
+    "flop_convention": ("model", "full-attention", "hardware"),
+}
+"""What may be chosen for an open field, the plainest first: which axis takes the devices that no stated axis takes; a sequence
+for each microbatch of each data x fsdp rank; the batch of a rank in one microbatch or a sequence each."""
+
+Choice = Mapping[str, str]
+
+
+def choices(fields: tuple[str, ...]) -> list[dict[str, str]]:
+    """Every combination of options for the open fields, the plainest first."""
+    return [dict(zip(fields, values, strict=True)) for values in product(*(OPTIONS[name] for name in fields))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row under one choice: what the laws price."""
+
+    setting: Setting
+    strategy: Strategy
+    chosen: dict[str, Any]
+    """What the row leaves open, with what it became."""
+
+
+class Cases:
+    """Rows as cases; equal settings are one object, so that they are priced together."""
+
+    def __init__(self) -> None:
+        self._settings: dict[tuple[Any, ...], Setting] = {}
+
+    def case(self, facts: Facts, choice: Choice) -> Case:
+        """The row of ``facts`` where its open fields are as ``choice`` says."""
+        row = facts.row
+        mesh = _mesh(facts, choice)
+        replicas = mesh.data * mesh.fsdp
+        batch = row.workload.global_batch or replicas * (row.strategy.microbatches or 1)
+        microbatches = row.strategy.microbatches or _microbatches(choice, sequences=batch / replicas)
+        fields: dict[str, Any] = {
+            "scheme": SCHEME_NAMES[row.strategy.scheme or choice.get("scheme", "ring-zigzag")],
+            "remat": row.strategy.remat if isinstance(row.strategy.remat, str) else choice.get("remat", "full"),
+            "backend": row.strategy.backend or choice.get("backend", facts.hardware.backends[0]),
+            "microbatches": microbatches,
+        }
+        setting = self._setting(facts, batch=batch, precision=row.workload.precision or choice.get("precision", "bf16"))
+        strategy = Strategy.model_validate({"mesh": mesh, **fields, **_knobs(facts)})
+        values = {"mesh": mesh.label, "global_batch": batch, "precision": setting.workload.precision, **fields}
+        return Case(setting, strategy, {name: values[name] for name in facts.open})
+
+    def _setting(self, facts: Facts, *, batch: int, precision: str) -> Setting:
+        seq_len = facts.row.workload.seq_len
+        key = (id(facts.model), id(facts.hardware), facts.program, seq_len, batch, precision)
+        if key not in self._settings:
+            work = Workload.model_validate({"seq_len": seq_len, "global_batch": batch, "precision": PRECISIONS[precision]})
+            budget = facts.hardware.usable_bytes
+            self._settings[key] = Setting(facts.model, facts.hardware, work, budget, facts.program)
+        return self._settings[key]
+
+
+def _mesh(facts: Facts, choice: Choice) -> Mesh:
+    sizes = {axis: facts.mesh.get(axis, 1) for axis in AXES}
+    if "mesh" in facts.open:
+        devices = facts.row.devices or 1
+        free: list[AxisName] = [name for name in AXES if name not in facts.mesh]
+        axis = next((name for name in free if name == choice.get("mesh", "fsdp")), free[0])
+        taken = Mesh.model_validate(sizes).devices
+        sizes[axis] = devices // taken
+    return Mesh.model_validate(sizes)
+
+
+def _microbatches(choice: Choice, *, sequences: float) -> int:
+    return max(1, round(sequences)) if choice.get("microbatches") == "one sequence each" else 1
+
+
+def _knobs(facts: Facts) -> dict[str, Any]:
+    strategy = facts.row.strategy
+    names = ("loss_chunk_tokens", "gather_dtype", "reduce_dtype", "moments_dtype")
+    return {name: value for name in names if (value := getattr(strategy, name)) is not None}

@@ -1,0 +1,120 @@
+"""Facts: what a row states, checked against what lcplan can model, and the fields that it leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import get_args
+
+from cost_models.program import Program
+from lcplan.errors import BadInputError
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.remat import NAMED_TENSORS, RematName
+from lcplan.strategy import AXES, BACKENDS, SCHEMES, AxisName
+from lcplan.suggest import hint
+from planner.validate.excuse import NotModelledError
+from planner.validate.specs import Specs
+from planner.validate.table import Row, RowMesh
+
+PRECISIONS = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "tf32": "fp32"}
+"""Precisions by the two that the laws tell apart: fp16 has the size and the rate of bf16."""
+
+SCHEME_NAMES = {name: name for name in SCHEMES} | {"striped": "ring-zigzag"}
+"""Schemes by lcplan's own. Striped attention gives every rank the same causal work a step, as the zigzag ring does."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One row that can be modelled; ``open`` names what its source leaves to a choice."""
+
+    row: Row
+    model: ModelSpec
+    hardware: HardwareSpec
+    program: Program
+    mesh: dict[AxisName, int]
+    """Sizes of the axes that are stated or follow from the device count."""
+    open: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Devices over which the batch is split, by what is stated: data x fsdp."""
+        return self.mesh.get("data", 1) * self.mesh.get("fsdp", 1)
+
+
+def facts_of(row: Row, specs: Specs) -> Facts:
+    """The facts of one row.
+
+    Raises
+    ------
+    NotModelledError
+        One of the reasons of docs/tables.md.
+    BadInputError
+        A spec, a program or a backend that does not exist.
+    """
+    _excuse(row)
+    model, hardware = specs.model(row), specs.hardware(row)
+    mesh, free = _mesh(row.strategy.mesh, row.devices)
+    if row.strategy.backend not in {None, *BACKENDS}:
+        raise BadInputError(
+            f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
+        )
+    program = specs.program(row)
+    if isinstance(row.strategy.remat, tuple):
+        program = program.model_copy(update={"saved": row.strategy.remat})
+    return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+
+
+def _excuse(row: Row) -> None:
+    """Reasons that need no spec to be read."""
+    strategy, workload = row.strategy, row.workload
+    if (strategy.mesh.pipe or 1) > 1:
+        raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
+    if workload.precision is not None and workload.precision not in PRECISIONS:
+        raise NotModelledError("precision below bf16", f"precision={workload.precision}")
+    if strategy.scheme is not None and strategy.scheme not in SCHEME_NAMES:
+        raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
+    if workload.seq_len is None:
+        raise NotModelledError("incomplete configuration", "no seq_len is stated")
+    _check_remat(row)
+
+
+def _check_remat(row: Row) -> None:
+    remat = row.strategy.remat
+    if isinstance(remat, str) and remat not in get_args(RematName):
+        if "offload" in remat:
+            raise NotModelledError("offload", f"remat={remat}")
+        raise BadInputError(f"row {row.id}: unknown remat policy {remat!r}{hint(remat, get_args(RematName))}")
+    unknown = [name for name in remat if name not in NAMED_TENSORS] if isinstance(remat, tuple) else []
+    if unknown:
+        raise BadInputError(
+            [f"row {row.id}: remat: no tensor of a layer is named {n!r}{hint(n, NAMED_TENSORS)}" for n in unknown]
+        )
+
+
+def _mesh(stated: RowMesh, devices: int | None) -> tuple[dict[AxisName, int], int]:
+    """Axes that are known, and over how many devices the unstated ones are spread."""
+    known: dict[AxisName, int] = {axis: size for axis in AXES if (size := getattr(stated, axis)) is not None}
+    taken = prod(known.values())
+    if devices is None and not known:
+        raise NotModelledError("incomplete configuration", "neither devices nor a mesh is stated")
+    whole = taken if devices is None else devices
+    rest = [axis for axis in AXES if axis not in known]
+    if whole % taken or (not rest and whole != taken):
+        raise NotModelledError("incomplete configuration", f"a mesh of {taken} devices on {whole}")
+    return known, whole // taken
+
+
+def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareSpec) -> tuple[str, ...]:
+    strategy, workload = row.strategy, row.workload
+    unstated = {
+        "mesh": free > 1,
+        "precision": workload.precision is None and hardware.kind != "cpu",
+        "global_batch": workload.global_batch is None,
+        "microbatches": strategy.microbatches is None
+        and workload.global_batch != mesh.get("data", 1) * mesh.get("fsdp", 1) * free,
+        "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
+        "backend": strategy.backend is None and len(hardware.backends) > 1,
+        "remat": strategy.remat is None and workload.part == "step",
+    }
+    return tuple(name for name, is_open in unstated.items() if is_open)

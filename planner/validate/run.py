@@ -1,0 +1,137 @@
+"""Validate a table: read each row, choose what its source leaves open, price, hold against what was measured."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from cost_models.constants import Constants, Fitted, fitted_on, published_constants
+from lcplan.errors import BadInputError
+from planner.validate.excuse import NotModelledError
+from planner.validate.facts import Facts, facts_of
+from planner.validate.result import FittedOn, PairResult, RowResult, TableResult
+from planner.validate.score import Summary, errors, rank_correlation, summary
+from planner.validate.specs import Specs
+from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
+from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
+
+GRID_POINTS = {1: 41, 2: 15}
+"""Values that a refit tries for each constant, by how many constants were fitted on the table."""
+
+
+def validate(table: PublishedTable, folder: Path) -> TableResult:
+    """Predictions of one table beside its measurements.
+
+    Parameters
+    ----------
+    table
+        What its source says.
+    folder
+        Where the table's file lies; paths in it are relative to this.
+
+    Raises
+    ------
+    BadInputError
+        Rows that name a spec, a program, a policy or a backend that does not exist: all of them.
+    """
+    facts, excused = _facts(table, folder)
+    constants = fitted_on(table.name)
+    trials = try_all(table, facts)
+    best = trials.best
+    left_out = _left_out(table, facts, trials=trials, constants=constants)
+    rows = {result.id: result for result in (*excused, *_results(facts, best))}
+    ordered = tuple(rows[row.id] for row in table.rows)
+    return TableResult(
+        table=table,
+        rows=ordered,
+        pairs=_pairs(table.pairs, rows),
+        summary=_summaries([rows[fact.row.id] for fact in facts], left_out),
+        fitted=(*_fitted_constants(constants), *_fitted_choices(open_fields(table, facts), best)),
+    )
+
+
+def _facts(table: PublishedTable, folder: Path) -> tuple[tuple[Facts, ...], list[RowResult]]:
+    specs = Specs(table.name, folder)
+    facts: list[Facts] = []
+    excused: list[RowResult] = []
+    problems: list[str] = []
+    for row in table.rows:
+        try:
+            facts.append(facts_of(row, specs))
+        except NotModelledError as excuse:
+            excused.append(RowResult(row.id, row.measured.stated, why=str(excuse), reason=excuse.reason))
+        except BadInputError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise BadInputError([f"table {table.name}: {problem}" for problem in problems])
+    return tuple(facts), excused
+
+
+def _results(facts: tuple[Facts, ...], best: Trial) -> list[RowResult]:
+    results = []
+    for fact, case, prediction in zip(facts, best.cases, best.predictions, strict=True):
+        measured = fact.row.measured.stated
+        chosen = dict(case.chosen)
+        if "flop_convention" in best.choice and fact.row.measured.tflop_per_s_per_device is not None:
+            chosen["flop_convention"] = best.choice["flop_convention"]
+        signed = errors(measured, prediction)
+        results.append(RowResult(fact.row.id, measured, chosen=chosen, predicted=prediction, error_ratio=signed))
+    return results
+
+
+def _left_out(
+    table: PublishedTable, facts: tuple[Facts, ...], *, trials: Trials, constants: tuple[Fitted, ...]
+) -> dict[Quantity, float]:
+    """Mean absolute error of each row under constants and choices that were fitted on all the others; empty: nothing fitted."""
+    free = bool(constants) or len(trials.trials) > 1
+    if not free or len(facts) < 2:
+        return {}
+    tried = try_all(table, facts, _grid(constants)) if constants else trials
+    found = tried.left_out()
+    there = ~np.isnan(found)
+    return {name: float(found[there[:, i], i].mean()) for i, name in enumerate(CHOSEN_BY) if there[:, i].any()}
+
+
+def _grid(constants: tuple[Fitted, ...]) -> list[Constants]:
+    points = GRID_POINTS.get(len(constants), 7)
+    axes = [np.linspace(entry.low, entry.high, points) for entry in constants]
+    names = [entry.name for entry in constants]
+    published = published_constants()
+    return [published.changed({n: float(v) for n, v in zip(names, values, strict=True)}) for values in product(*axes)]
+
+
+def _summaries(rows: list[RowResult], left_out: dict[Quantity, float]) -> dict[Quantity, Summary]:
+    found: dict[Quantity, Summary] = {}
+    for name in QUANTITIES:
+        there = [row for row in rows if name in row.error_ratio]
+        if not there:
+            continue
+        measured, predicted = [[float(getattr(row, side)[name]) for row in there] for side in ("measured", "predicted")]
+        ranks = None if name == "fits" else rank_correlation(measured, predicted)
+        found[name] = summary([row.error_ratio[name] for row in there], ranks, left_out.get(name))
+    return found
+
+
+def _pairs(pairs: tuple[Pair, ...], rows: dict[str, RowResult]) -> tuple[PairResult, ...]:
+    found = []
+    for pair in pairs:
+        a, b = rows[pair.a], rows[pair.b]
+        both = [name for name in CHOSEN_BY if name in a.measured and name in b.measured]
+        quantity = pair.quantity or (both[0] if both else None)
+        if quantity is None:
+            continue
+        measured = pair.measured_ratio or float(a.measured[quantity]) / float(b.measured[quantity])
+        priced = quantity in a.predicted and quantity in b.predicted
+        predicted = float(a.predicted[quantity]) / float(b.predicted[quantity]) if priced else None
+        found.append(PairResult(pair.a, pair.b, quantity, measured, predicted))
+    return tuple(found)
+
+
+def _fitted_constants(constants: tuple[Fitted, ...]) -> list[FittedOn]:
+    return [FittedOn(entry.name, entry.value, entry.unit, "constant") for entry in constants]
+
+
+def _fitted_choices(fields: tuple[str, ...], best: Trial) -> list[FittedOn]:
+    return [FittedOn(name, best.choice[name], "choice", "choice") for name in fields]

@@ -1,0 +1,117 @@
+"""A row's model, hardware and program as values; each distinct text of a table is read once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cost_models.program import PROGRAMS, Program
+from lcplan import catalog
+from lcplan.catalog.path_like import is_path
+from lcplan.errors import BadInputError
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.suggest import hint
+from lcplan.userspec import hardware_from, model_from
+from planner.validate.excuse import NotModelledError
+from planner.validate.table import Row
+
+T = TypeVar("T")
+UNSTATED = "flash"
+"""The program of a row that states none: what published trainers have in common."""
+
+
+class Specs:
+    """Models, hardware and programs that the rows of one table name; ``folder`` is where its file lies."""
+
+    def __init__(self, table: str, folder: Path) -> None:
+        self.table = table
+        self.folder = folder
+        self._read: dict[tuple[str, str], Any] = {}
+
+    def _once(self, kind: str, *, stated: Any, read: Callable[[], T]) -> T:
+        key = (kind, json.dumps(stated, sort_keys=True))
+        if key not in self._read:
+            self._read[key] = read()
+        found: T = self._read[key]
+        return found
+
+    def model(self, row: Row) -> ModelSpec:
+        """The row's model.
+
+        Raises
+        ------
+        NotModelledError
+            None stated, a name that the catalogue lacks, or an architecture that lcplan does not model.
+        BadInputError
+            An inline spec with unknown or missing keys.
+        """
+        stated = row.model
+        if stated is None:
+            raise NotModelledError("incomplete configuration", "no model is stated")
+        if isinstance(stated, dict):
+            where = {
+                "name": str(stated.get("name", self.table)),
+                "source": f"table {self.table}",
+                "where": f"row {row.id}: model",
+            }
+            return self._once("model", stated=stated, read=lambda: model_from(stated, **where))
+        try:
+            return self._once("model", stated=stated, read=lambda: catalog.model(self._path(stated)))
+        except BadInputError as error:
+            raise NotModelledError("architecture", str(error)) from None
+
+    def hardware(self, row: Row) -> HardwareSpec:
+        """The row's hardware, with as many domains as its devices fill where the table names fewer.
+
+        Raises
+        ------
+        NotModelledError
+            None stated.
+        BadInputError
+            An unknown name or a wrong inline spec.
+        """
+        stated = row.hardware
+        if stated is None:
+            raise NotModelledError("incomplete configuration", "no hardware is stated")
+        if isinstance(stated, dict):
+            where = {
+                "name": str(stated.get("name", self.table)),
+                "source": f"table {self.table}",
+                "where": f"row {row.id}: hardware",
+            }
+            spec = self._once("hardware", stated=stated, read=lambda: hardware_from(stated, **where))
+        else:
+            spec = self._once("hardware", stated=stated, read=lambda: catalog.hardware(self._path(stated)))
+        domains = -(-(row.devices or 1) // spec.domain_size)
+        if domains <= spec.domains or spec.network_link is None:
+            return spec
+        return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
+
+    def program(self, row: Row) -> Program:
+        """The row's program: a known trainer, or a mapping of what it does otherwise (``base`` names a trainer to start from).
+
+        Raises
+        ------
+        BadInputError
+            An unknown name or key.
+        """
+        stated = row.program
+        stated = UNSTATED if stated is None else stated
+        where = f"row {row.id}: program"
+        name = stated if isinstance(stated, str) else stated.get("base", UNSTATED)
+        if name not in PROGRAMS:
+            raise BadInputError(f"{where}: unknown trainer {name!r:.60}{hint(str(name), PROGRAMS)}")
+        if isinstance(stated, str):
+            return PROGRAMS[name]
+        changes = {key: value for key, value in stated.items() if key != "base"}
+        return self._once(
+            "program", stated=stated, read=lambda: Program.read(PROGRAMS[name].model_dump(mode="json") | changes, where)
+        )
+
+    def _path(self, text: str) -> str:
+        """A path in a table is relative to the table's own folder."""
+        beside = self.folder / text
+        return str(beside) if is_path(text) and not Path(text).exists() and beside.exists() else text

@@ -1,0 +1,124 @@
+"""A published table as it is written in its file: facts of a source, with null where the source does not say.
+
+The format is docs/tables.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lcplan.frozen import Frozen
+from lcplan.strategy import Dtype
+
+FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
+"""Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
+
+MemoryFigure = Literal["executable", "allocated", "reserved", "device"]
+"""What a source's peak bytes are: the executable's own need, the allocator's peak, its pool, or all that the device holds."""
+
+Part = Literal["step", "attention", "attention-forward", "attention-backward"]
+"""What a source timed: a train step, or one layer's attention with the communication of its scheme."""
+
+Quantity = Literal["step_s", "tokens_per_s_per_device", "tflop_per_s_per_device", "peak_bytes", "fits"]
+QUANTITIES: tuple[Quantity, ...] = ("tflop_per_s_per_device", "tokens_per_s_per_device", "step_s", "peak_bytes", "fits")
+"""In the order in which a pair's ratio is taken."""
+
+Count = Annotated[int, Field(gt=0, le=2**40)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Source(Frozen):
+    """Where the figures were published."""
+
+    title: str
+    where: str
+    date: str | None = None
+
+
+class RowMesh(Frozen):
+    """Axis sizes; ``pipe`` is known to tables alone."""
+
+    data: Count | None = None
+    fsdp: Count | None = None
+    context: Count | None = None
+    tensor: Count | None = None
+    expert: Count | None = None
+    pipe: Count | None = None
+
+
+class RowWorkload(Frozen):
+    """What was trained a step."""
+
+    seq_len: Count | None = None
+    global_batch: Count | None = None
+    precision: str | None = None
+    part: Part = "step"
+
+
+class RowStrategy(Frozen):
+    """How it was laid out. ``remat`` is a policy's name, or the list of the named tensors of a layer that are kept."""
+
+    mesh: RowMesh = RowMesh()
+    scheme: str | None = None
+    remat: str | tuple[str, ...] | None = None
+    backend: str | None = None
+    microbatches: Count | None = None
+    loss_chunk_tokens: Count | None = None
+    gather_dtype: Dtype | None = None
+    reduce_dtype: Dtype | None = None
+    moments_dtype: Dtype | None = None
+
+
+class Measured(Frozen):
+    """What the source measured. ``fits`` false: it ran out of memory."""
+
+    step_s: Positive | None = None
+    tokens_per_s_per_device: Positive | None = None
+    tflop_per_s_per_device: Positive | None = None
+    peak_bytes: Positive | None = None
+    fits: bool | None = None
+
+    @property
+    def stated(self) -> dict[Quantity, float | bool]:
+        """What is there, in the order of ``QUANTITIES``."""
+        values: dict[Quantity, float | bool | None] = {name: getattr(self, name) for name in QUANTITIES}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class Row(Frozen):
+    """One run of a source, with the table's defaults merged in."""
+
+    id: Annotated[str, Field(min_length=1, max_length=120)]
+    model: str | dict[str, Any] | None = None
+    hardware: str | dict[str, Any] | None = None
+    devices: Count | None = None
+    workload: RowWorkload = RowWorkload()
+    strategy: RowStrategy = RowStrategy()
+    program: str | dict[str, Any] | None = None
+    measured: Measured = Measured()
+    note: str | None = None
+
+
+class Pair(Frozen):
+    """Two rows whose ratio the source states or that matters; ``measured_ratio`` where the source gives the ratio alone."""
+
+    a: str
+    b: str
+    quantity: Quantity | None = None
+    measured_ratio: Positive | None = None
+
+
+class PublishedTable(Frozen):
+    """One source's rows."""
+
+    schema_version: Literal[1]
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    source: Source
+    flop_convention: FlopConvention = "unknown"
+    memory_figure: MemoryFigure = "allocated"
+    noise_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    notes: tuple[str, ...] = ()
+    rows: tuple[Row, ...]
+    pairs: tuple[Pair, ...] = ()
