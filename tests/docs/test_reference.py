@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def _help() -> str:
-    context = click.Context(cli, info_name="lcplan", max_content_width=100, terminal_width=100)
+    names = cli.context_settings["help_option_names"]
+    context = click.Context(cli, info_name="lcplan", max_content_width=100, terminal_width=100, help_option_names=names)
     return cli.get_help(context)
 
 
