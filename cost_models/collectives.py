@@ -140,31 +140,41 @@ def _loss(layout: Layout) -> list[Term]:
 
 
 def _context(layout: Layout) -> list[Term]:
+    """Keys and values to the queries, and their gradients back; by scheme.
+
+    A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
+    on from there; where attention itself is recomputed, its hops come on top, but for that first one.
+    """
     context: tuple[AxisName, ...] = ("context",)
     layers = layout.setting.model.layers * layout.microbatches
-    forwards = np.where(layout.saves("context") & layout.saves("lse"), 1.0, 2.0) * layers
-    keys = layout.activation_bytes * 2 * layout.tokens * layout.kv_width
-    gradients = 4.0 * 2 * layout.tokens * layout.kv_width
-    hops = layout.context - 1
-    ring = np.where(layout.rings, 1.0, 0.0)
-    gather = np.where(layout.is_scheme("all-gather"), 1.0, 0.0)
-    terms = [
-        Term("collective-permute", context, "kv-ring", keys, ring * hops * (forwards + layers), "ring"),
-        Term("collective-permute", context, "kv-gradients", gradients, ring * layout.context * layers, "ring"),
-        Term("all-gather", context, "kv-gather", keys * layout.context, gather * (forwards + layers), "exposed"),
-        Term("reduce-scatter", context, "kv-gradients", gradients * layout.context, gather * layers, "exposed"),
-    ]
-    return terms + _ulysses(layout, forwards + layers)
-
-
-def _ulysses(layout: Layout, passes: Floats) -> list[Term]:
-    context: tuple[AxisName, ...] = ("context",)
-    on = np.where(layout.is_scheme("ulysses"), 1.0, 0.0) * passes
-    query = layout.activation_bytes * layout.tokens * layout.query_width
-    key = layout.activation_bytes * layout.tokens * layout.kv_width
+    pair = 2 * layout.tokens * layout.kv_width
+    again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, layout.context - 2)
+    hops = 2 * (layout.context - 1) + again
+    ring = np.where(layout.rings, layers, 0.0)
+    gather = np.where(layout.is_scheme("all-gather"), layers, 0.0)
+    keys = layout.activation_bytes * pair
     return [
-        Term("all-to-all", context, "ulysses-query", query, 2 * on, "exposed"),
-        Term("all-to-all", context, "ulysses-key", key, 2 * on, "exposed"),
+        Term("collective-permute", context, "kv-ring", keys, ring * hops, "ring"),
+        Term("collective-permute", context, "kv-gradients", 4.0 * pair, ring * layout.context, "ring"),
+        Term("all-gather", context, "kv-gather", keys * layout.context, 2 * gather, "exposed"),
+        Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
+        *_ulysses(layout, np.where(layout.is_scheme("ulysses"), layers, 0.0)),
+    ]
+
+
+def _ulysses(layout: Layout, layers: Floats) -> list[Term]:
+    """Forward query, key-value, output; backward these again, then the output's cotangent and the gradients.
+
+    Where context outnumbers the device's KV heads, each head goes to ``c / K`` ranks.
+    """
+    context: tuple[AxisName, ...] = ("context",)
+    heads = layout.kv_width / layout.setting.model.head_dim
+    copies = np.maximum(np.floor(layout.context / heads), 1.0)
+    query = layout.activation_bytes * layout.tokens * layout.query_width
+    pair = layout.activation_bytes * 2 * layout.tokens * layout.kv_width * copies
+    return [
+        Term("all-to-all", context, "ulysses-query", query, 6 * layers, "exposed"),
+        Term("all-to-all", context, "ulysses-key-value", pair, 3 * layers, "exposed"),
     ]
 
 

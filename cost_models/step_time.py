@@ -191,7 +191,7 @@ class StepTime:
     @cached_property
     def comm_context(self) -> Floats:
         """Ring hops beyond the kernel beside them; gathers and all-to-alls of the other schemes in full."""
-        total = self._of("kv-gather", "ulysses-query", "ulysses-key")
+        total = self._of("kv-gather", "ulysses-query", "ulysses-key-value")
         for term, hop in self._terms:
             if term.purpose == "kv-ring":
                 total = total + self._hops(term, hop)
