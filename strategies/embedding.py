@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.spec import Numerics
+from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
 
@@ -43,7 +44,7 @@ def _forward(
     table_Vd: Float[Array, "V d"], tokens_U: Int[Array, " U"], *, numerics: Numerics
 ) -> tuple[Float[Array, "R D"], Int[Array, "U pieces"]]:
     addresses = _addresses(tokens_U, table_Vd.shape[0])
-    blocks = all_gather(table_Vd.astype(numerics.gather), STATE_AXES)
+    blocks = all_gather(staged_with(table_Vd, tokens_U).astype(numerics.gather), STATE_AXES)
     rows = blocks.at[addresses].get(mode="fill", fill_value=0)
     return reduce_scatter(rows.reshape(tokens_U.size, -1).astype(numerics.compute), TENSOR), addresses
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int
 from strategies.collectives import all_gather, all_max, all_reduce, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.spec import Numerics
+from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
 IGNORE = -1
@@ -59,7 +60,7 @@ def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: N
     rows, D = h_RD.shape
     tensor = lax.axis_size(TENSOR)
     chunks = chunk_count(rows, tensor=tensor, chunk_tokens=chunk_tokens)
-    head_DV = all_gather(head_Vd.T.astype(numerics.gather), STATE_AXES).astype(numerics.compute)
+    head_DV = all_gather(staged_with(head_Vd, h_RD).T.astype(numerics.gather), STATE_AXES).astype(numerics.compute)
 
     def chunk(carry: Any, operands: Any) -> Any:
         loss, dhead_DV = carry

@@ -1,4 +1,4 @@
-"""Keeping jax from computing ahead what a scanned layer should compute in place."""
+"""Keeping jax and XLA from computing ahead of a loop what it should compute in place."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from jaxtyping import Array, Shaped
 
 
 def staged_with(x: Shaped[Array, ...], anchor: Shaped[Array, ...]) -> Shaped[Array, ...]:
-    """``x``, as if it depended on ``anchor``. No operation in the executable.
+    """``x``, as if it depended on ``anchor``: it stays in the loop that makes ``anchor``. No operation in the executable.
 
-    When the scan over layers is differentiated, jax hoists out of it whatever depends on no layer input. Of a loop inside
-    the layer it hoists a loop that stacks such values for every iteration: the zeros of each hop's skipped branch alone were
-    0.9 GB in a step of Llama 3 8B at 16 x 16384 tokens. What is staged with an input stays where it is used.
+    * When the scan over layers is differentiated, jax hoists out of it whatever depends on no layer input. Of a loop inside
+      the layer it hoists a loop that stacks such values for every iteration: the zeros of each hop's skipped branch alone
+      were 0.9 GB in a step of Llama 3 8B at 16 x 16384 tokens.
+    * XLA hoists the gather of an embedding table out of the loop over microbatches, where the whole table then stays.
     """
     return lax.optimization_barrier((x, anchor))[0]

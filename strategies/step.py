@@ -130,9 +130,10 @@ class _LossAndGradients:
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
         share_and_gradients = jax.value_and_grad(self._loss_share)
         scale = 1 / valid.astype(jnp.float32)
-        loss, gradients = _accumulate(
-            lambda batch: share_and_gradients(params, batch, scale), batch, microbatches=self.spec.strategy.microbatches
-        )
+        with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
+            loss, gradients = _accumulate(
+                lambda batch: share_and_gradients(params, batch, scale), batch, microbatches=self.spec.strategy.microbatches
+            )
         return all_reduce(loss, tokens_over), self._summed(gradients)
 
     def _loss_share(self, params: nnx.State, batch: Batch, scale: Array) -> Float[Array, ""]:

@@ -1,0 +1,60 @@
+"""Compiles a full-size step for devices that are not there; a script, for a bad target aborts its process.
+
+``target_step.py JSON`` with the fields of ``REQUEST``; prints one JSON line. Stands in its own process: JAX_PLATFORMS=cpu.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from jax.experimental import topologies
+
+from lcplan import catalog
+from lcplan.strategy import Strategy
+from lcplan.workload import Workload
+from planner.measure.hlo import read_executable
+from planner.measure.hlo_groups import MeshView
+from planner.measure.target import gpu_target_config, gpu_topology
+from strategies.kernels import default_kernel
+from strategies.mesh import build_mesh
+from strategies.spec import StepSpec
+from strategies.step import build_step
+
+REQUEST: dict[str, Any] = {
+    "hardware": "gb200-nvl72",
+    "model": "llama3-8b",
+    "seq_len": 262144,
+    "global_batch": 1,
+    "strategy": {},
+}
+
+
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Memory in bytes a device, collectives as rows, attention kernels."""
+    hardware, strategy = catalog.hardware(request["hardware"]), Strategy(**request["strategy"])
+    if hardware.kind == "gpu":
+        text = gpu_target_config(hardware, cudnn=(9, 10, 2), runtime=(12, 9, 0))
+        topology = gpu_topology(strategy.devices, hardware)
+        described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
+    else:
+        described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
+    workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
+    spec = StepSpec(catalog.model(request["model"]), workload, strategy, default_kernel(hardware.kind))
+    step = build_step(spec, build_mesh(strategy, described.devices))
+    compiled = step.jitted.lower(*step.abstract_arguments()).compile()
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    sizes = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
+    facts = read_executable(text, mesh=MeshView(strategy.axis_order, sizes), kind=hardware.kind)
+    return {
+        "argument_bytes": memory.argument_size_in_bytes,
+        "alias_bytes": memory.alias_size_in_bytes,
+        "temp_bytes": memory.temp_size_in_bytes,
+        "kernels": facts.kernels,
+        "collectives": [(use.op, use.axis, use.bytes, use.calls) for use in facts.collectives],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(REQUEST | json.loads(sys.argv[1]))))

@@ -1,0 +1,71 @@
+"""The full-size step compiles for accelerators that are not there; what the target's compiler says of it."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GIB = 2**30
+FOLDER = Path(__file__).parent
+
+
+def compiled(**request):
+    environment = dict(os.environ, JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "target_step.py"), json.dumps(request)],
+        env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def needs(*packages):
+    absent = [package for package in packages if importlib.util.find_spec(package) is None]
+    return pytest.mark.skipif(bool(absent), reason=f"not installed: {', '.join(absent)}")
+
+
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+def test_llama3_8b_at_256k_on_gb200():
+    got = compiled(strategy={"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"})
+    assert got["kernels"] == ["cudnn"]
+    assert got["temp_bytes"] < 6 * GIB
+    state = 3 * 4 * 8_030_261_248 / 32  # fp32 master parameters and two moments, over 32 devices
+    assert got["argument_bytes"] == pytest.approx(state, rel=0.01)
+    assert got["alias_bytes"] == pytest.approx(state, rel=0.01)
+    rows = {tuple(row) for row in got["collectives"]}
+    message = 2 * 2 * 16384 * 4 * 128  # keys and values of 16384 tokens, 4 of 8 KV heads, bf16
+    assert ("collective-permute", "context", message, 32 * (3 * 15 - 1)) in rows
+    assert ("collective-permute", "context", 2 * message, 32 * 16) in rows  # their gradients in fp32
+    assert ("all-gather", "tensor", 2 * 16384 * 4096, 6 * 32 + 1) in rows
+    assert ("reduce-scatter", "tensor", 2 * 16384 * 4096, 5 * 32 + 1) in rows
+    assert ("reduce-scatter", "context", 4 * 128256 * 4096 // 2, 2) in rows  # embedding and head
+    largest_all_reduce = max(size for op, _, size, _ in rows if op == "all-reduce")
+    assert largest_all_reduce < 2 * 2**20  # norms; no matrix
+
+
+@pytest.mark.slow
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@pytest.mark.parametrize("scheme", ["ring", "all-gather", "ulysses"])
+def test_other_schemes_on_gb200(scheme):
+    context = 4 if scheme == "ulysses" else 16
+    got = compiled(strategy={"mesh": {"context": context, "tensor": 2}, "scheme": scheme}, seq_len=16384 * context)
+    assert got["kernels"] == ["cudnn"]
+    moving = {"ring": "collective-permute", "all-gather": "all-gather", "ulysses": "all-to-all"}[scheme]
+    assert any(op == moving and axis == "context" for op, axis, _, _ in got["collectives"])
+
+
+@pytest.mark.slow
+@pytest.mark.tpu_target
+@needs("libtpu")
+def test_llama3_8b_at_256k_on_v5p():
+    strategy = {"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"}
+    got = compiled(strategy=strategy, hardware="tpu-v5p-64")
+    assert got["kernels"] == ["blockwise"]
+    assert got["temp_bytes"] < 20 * GIB
+    assert any(op == "collective-permute" for op, *_ in got["collectives"])
