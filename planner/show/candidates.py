@@ -19,6 +19,7 @@ BAR_WIDTH = 30
 def candidate_table(candidates: Sequence[Candidate], title: str) -> Table:
     """One line a candidate, best first."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table.padding = (0, 1, 0, 0)
     for name in ("#", "mesh", "scheme", "remat", "backend", "mb", "step", "tokens/s", "TFLOP/s", "memory", ""):
         numeric = name in {"#", "mb", "step", "tokens/s", "TFLOP/s", "memory"}
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)

@@ -1,0 +1,108 @@
+"""Break-even: what would have to change outside a strategy for it to beat the winner, by the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cost_models.estimate import estimate
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+from lcplan.units import format_tokens
+from planner.analyse import setting_of
+from planner.request import SearchRequest
+from planner.screen import broken_rules
+from planner.what_if.ask import Ask
+from planner.what_if.vary import QUANTITIES, link_bandwidth
+
+DOUBLINGS = 6
+"""Lengths, batches and bandwidths up to 64 times as large or small are tried."""
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """One quantity, the nearest tried value at which the strategy beats the winner, and the sentence that says so."""
+
+    quantity: str
+    value: float
+    says: str
+
+
+def break_evens(request: SearchRequest, strategy: Strategy, winner: Strategy) -> tuple[BreakEven, ...]:
+    """For each quantity the nearest value, in doublings from the request's own, at which the strategy fits and is faster."""
+    found = []
+    for quantity in (_sequence, _batch, _bandwidth, _memory):
+        even = next((made for made in quantity(request) if _wins(made.request, strategy, winner)), None)
+        if even is not None:
+            found.append(BreakEven(even.quantity, even.value, even.says))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    quantity: str
+    value: float
+    says: str
+    request: SearchRequest
+
+
+def _wins(request: SearchRequest, strategy: Strategy, winner: Strategy) -> bool:
+    """Whether the strategy is valid and fits, and the winner is slower or does not fit there."""
+    setting = setting_of(request)
+    if broken_rules(setting, strategy):
+        return False
+    priced = estimate(setting, StrategyTable.from_strategies([strategy, winner]))
+    if not priced.fits[0]:
+        return False
+    if broken_rules(setting, winner) or not priced.fits[1]:
+        return True
+    each = (strategy.devices, winner.devices) if request.objective == "tokens_per_s_per_device" else (1, 1)
+    return bool(priced.step_s[0] * each[0] < priced.step_s[1] * each[1])
+
+
+def _outwards() -> Iterator[float]:
+    for doubling in range(1, DOUBLINGS + 1):
+        yield 2.0**doubling
+        yield 2.0**-doubling
+
+
+def _applied(request: SearchRequest, name: str, value: float | int) -> SearchRequest:
+    ask = Ask(request, request.hardware.backends, request.hardware.devices)
+    return QUANTITIES[name].apply(ask, value).request
+
+
+def _workload(request: SearchRequest, name: str, *, now: int, words: Callable[[int], str]) -> Iterator[_Tried]:
+    for factor in _outwards():
+        value = int(now * factor)
+        if value >= 1 and value == now * factor:
+            yield _Tried(name, value, words(value), _applied(request, name, value))
+
+
+def _sequence(request: SearchRequest) -> Iterator[_Tried]:
+    now = request.workload.seq_len
+    window = request.model.sliding_window
+    for tried in _workload(request, "seq", now=now, words=lambda value: f"sequences of {format_tokens(value)}"):
+        if window is None or tried.value <= window:
+            yield tried
+
+
+def _batch(request: SearchRequest) -> Iterator[_Tried]:
+    now = request.workload.global_batch
+    yield from _workload(request, "batch", now=now, words=lambda value: f"a global batch of {value}")
+
+
+def _bandwidth(request: SearchRequest) -> Iterator[_Tried]:
+    crossing = request.hardware.domains > 1 and request.hardware.network_link is not None
+    link = request.hardware.network_link if crossing and request.hardware.network_link else request.hardware.domain_link
+    for factor in _outwards():
+        changed = _applied(request, "bandwidth", -factor)
+        speed = link_bandwidth(changed.hardware)
+        says = f"{link.name} at {factor:g} times its bandwidth ({speed / 1e9:,.3g} GB/s one way)"
+        yield _Tried("bandwidth", speed, says, changed)
+
+
+def _memory(request: SearchRequest) -> Iterator[_Tried]:
+    for doubling in range(1, DOUBLINGS + 1):
+        budget = request.budget_bytes * 2**doubling
+        changed = request.model_copy(update={"budget_bytes": budget})
+        yield _Tried("budget", budget, f"{2**doubling} times the memory", changed)

@@ -1,0 +1,64 @@
+"""Shifts: what of the request would have to change for another strategy to win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lcplan.strategy import Strategy
+from lcplan.units import format_bytes, format_tokens
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+from planner.what_if.ask import Ask
+from planner.what_if.sweep import sweep
+from planner.what_if.vary import QUANTITIES, Value, Varied
+
+FACTORS = (0.25, 0.5, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """At ``quantity`` = ``value`` (``label`` for people) this strategy is the best by the laws; None where nothing fits."""
+
+    quantity: str
+    value: Value
+    label: str
+    candidate: Candidate | None
+    same_mesh: bool
+    same: bool
+    """Whether it is the winner's very strategy (microbatches and loss chunk follow the workload and are not compared)."""
+
+
+def shifts(request: SearchRequest, backends: tuple[str, ...], winner: Strategy) -> tuple[Shift, ...]:
+    """The best strategy by the laws at a quarter, half, twice and four times the length, memory and bandwidth."""
+    ask = Ask(request, backends, request.devices or request.hardware.devices)
+    found = []
+    for varied in _varied(request):
+        for point in sweep(ask, (varied,), "sweep"):
+            value = point.varied[varied.quantity.name]
+            best = point.candidate if point.candidate is not None and point.candidate.best.fits else None
+            mesh = best is not None and best.strategy.mesh == winner.mesh
+            same = best is not None and mesh and _alike(best.strategy, winner)
+            found.append(Shift(varied.quantity.name, value, _label(varied.quantity.name, value), best, mesh, same))
+    return tuple(found)
+
+
+def _alike(one: Strategy, other: Strategy) -> bool:
+    return one.remat == other.remat and (one.mesh.context == 1 or one.scheme == other.scheme)
+
+
+def _varied(request: SearchRequest) -> Iterator[Varied]:
+    seq, hbm = request.workload.seq_len, int(request.hardware.device.hbm_bytes.value)
+    window = request.model.sliding_window or 2**40
+    lengths = tuple(int(seq * factor) for factor in FACTORS if seq * factor == int(seq * factor) <= window)
+    yield Varied(QUANTITIES["seq"], lengths)
+    yield Varied(QUANTITIES["hbm"], tuple(int(hbm * factor) for factor in FACTORS))
+    yield Varied(QUANTITIES["bandwidth"], tuple(-factor for factor in FACTORS))
+
+
+def _label(quantity: str, value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if quantity == "seq":
+        return f"{format_tokens(int(value))} tokens"
+    return format_bytes(value) if quantity == "hbm" else f"{value / 1e9:,.3g} GB/s"

@@ -1,0 +1,107 @@
+"""Traffic: every collective of a strategy's step with its time, the link it runs over, and how much of it is hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.collectives import Term, assigned_backend, terms_of
+from cost_models.layout import Layout
+from cost_models.network import Network, span_of
+from cost_models.rates import rates_of
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import AXES
+from planner.candidate import Candidate
+
+COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_data")
+"""Time parts that are communication: what of it nothing hides."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One kind of collective of a step. ``transfer_s`` is all of its time [s a step], hidden or not."""
+
+    part: str
+    op: str
+    axis: str
+    purpose: str
+    backend: str
+    calls: int
+    bytes: int
+    transfer_s: float
+    link: str
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes a step of one device."""
+        return self.calls * self.bytes
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Communication of one time part: all of its transfers, what the step waits for, and what compute hides [s a step]."""
+
+    part: str
+    transfer_s: float
+    exposed_s: float
+
+    @property
+    def hidden_s(self) -> float:
+        """Transfer time that compute covers."""
+        return max(0.0, self.transfer_s - self.exposed_s)
+
+
+def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
+    """Every collective of the candidate's step by the laws, most time first."""
+    strategy = candidate.strategy
+    layout = Layout(setting, StrategyTable.from_strategies([strategy]))
+    network = Network(layout, rates_of(setting.hardware))
+    found = []
+    for term in terms_of(layout):
+        calls = round(float(term.calls[0]))
+        if not calls:
+            continue
+        size = round(float(np.asarray(term.bytes)[0]))
+        found.append(
+            Transfer(
+                part=part_of(term),
+                op=term.op,
+                axis="+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1),
+                purpose=term.purpose,
+                backend=assigned_backend(strategy.backend, op=term.op, size_bytes=size),
+                calls=calls,
+                bytes=size,
+                transfer_s=calls * float(np.asarray(network.seconds(term))[0]),
+                link=_link(setting, layout, term),
+            )
+        )
+    return tuple(sorted(found, key=lambda transfer: -transfer.transfer_s))
+
+
+def part_of(term: Term) -> str:
+    """The time part that a collective belongs to.
+
+    Weights and tables move for FSDP, the stream and the loss for tensor, keys and values (and Ulysses' heads) for context.
+    """
+    if term.purpose.endswith("weights") or term.purpose == "tables":
+        return "comm_fsdp"
+    if term.purpose.startswith(("stream", "loss")):
+        return "comm_tensor"
+    return "comm_context" if term.axes == ("context",) else "comm_data"
+
+
+def _link(setting: Setting, layout: Layout, term: Term) -> str:
+    hardware = setting.hardware
+    crosses = float(np.asarray(span_of(layout, term.axes).crosses)[0]) > 1
+    return hardware.network_link.name if crosses and hardware.network_link is not None else hardware.domain_link.name
+
+
+def exposures(candidate: Candidate, moved: tuple[Transfer, ...]) -> tuple[Exposure, ...]:
+    """What of each communication part the step waits for, beside all that it moves."""
+    times = candidate.estimate["time_s"]
+    return tuple(
+        Exposure(part, sum(transfer.transfer_s for transfer in moved if transfer.part == part), times.get(part, 0.0))
+        for part in COMM_PARTS
+    )

@@ -1,0 +1,112 @@
+"""Reading a run back: the request, the candidates with their evidence, and what was rejected and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.measurement import Compiled, Timed
+from lcplan.plan import Plan
+from lcplan.strategy import Strategy
+from lcplan.textfile import read_json
+from planner.candidate import Candidate
+from planner.filters import Filters
+from planner.request import SearchRequest
+from planner.result import SCHEMA_VERSION, SpaceCounts
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished search, or the one candidate of a plan. ``space`` and ``rejected_examples`` are a search's only."""
+
+    path: Path
+    request: SearchRequest
+    candidates: tuple[Candidate, ...]
+    space: SpaceCounts | None
+    rejected_examples: dict[str, str]
+    nearest_miss: Candidate | None
+    changes: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+    plan_file: Path | None
+
+    @property
+    def winner(self) -> Candidate | None:
+        """The best candidate that fits."""
+        return next((candidate for candidate in self.candidates if candidate.best.fits), None)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends that the run's candidates have; the hardware's first where it has none."""
+        seen = {candidate.strategy.backend for candidate in self.candidates}
+        return tuple(name for name in self.request.hardware.backends if name in seen) or self.request.hardware.backends[:1]
+
+
+def read_run(path: str | Path) -> Run:
+    """A run's folder, its ``result.json``, or a plan file.
+
+    Raises
+    ------
+    BadInputError
+        No such file, no run in the folder, or a document of another kind or a newer version.
+    """
+    place = Path(path)
+    if place.suffix in {".yaml", ".yml"}:
+        return _from_plan(place)
+    folder = place if place.is_dir() else place.parent
+    result = folder / "result.json" if place.is_dir() else place
+    if not result.exists():
+        what = "no such file or folder" if not place.exists() else "no result.json in it; is it the folder of an lcplan search?"
+        raise BadInputError(f"{place}: {what}")
+    return _from_folder(folder, result)
+
+
+def _from_folder(folder: Path, result: Path) -> Run:
+    document, request_file = read_json(result), folder / "request.json"
+    if not isinstance(document, dict) or "candidates" not in document or "space" not in document:
+        raise BadInputError(f"{result}: not the result of an lcplan search")
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise BadInputError(f"{result}: schema_version {version!r}; this lcplan reads {SCHEMA_VERSION}")
+    plan = folder / "plan.yaml"
+    miss = document.get("nearest_miss")
+    try:
+        return Run(
+            path=folder,
+            request=SearchRequest.read(read_json(request_file), str(request_file)),
+            candidates=tuple(candidate_from_json(entry) for entry in document["candidates"]),
+            space=SpaceCounts(**document["space"]),
+            rejected_examples=dict(document.get("rejected_examples", {})),
+            nearest_miss=candidate_from_json(miss) if miss else None,
+            changes=tuple(document.get("changes_that_fit", ())),
+            notes=tuple(document.get("notes", ())),
+            plan_file=plan if plan.exists() else None,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInputError(f"{result}: not a whole result of an lcplan search ({type(error).__name__}: {error})") from None
+
+
+def _from_plan(place: Path) -> Run:
+    plan = Plan.load(place)
+    evidence = plan.evidence
+    request = SearchRequest.model_validate(plan.request.model_dump() | {"filters": Filters()})
+    candidate = Candidate(plan.strategy, evidence.estimate, evidence.compiled, evidence.timed)
+    return Run(place, request, (candidate,), None, {}, None, (), (), place)
+
+
+def candidate_from_json(entry: dict[str, Any]) -> Candidate:
+    """``CANDIDATE`` back as a value; ``best`` follows from the rest.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        It is none.
+    """
+    strategy = {name: value for name, value in entry["strategy"].items() if name != "devices"}
+    return Candidate(
+        strategy=Strategy.model_validate(strategy),
+        estimate=dict(entry["estimate"]),
+        compiled=Compiled.model_validate(entry["compiled"]) if entry.get("compiled") else None,
+        timed=Timed.model_validate(entry["timed"]) if entry.get("timed") else None,
+    )
