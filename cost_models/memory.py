@@ -1,7 +1,8 @@
-"""Memory of one step on one device, by part, at the phase that needs most.
+"""Memory of one step on one device, by part, at the moment that needs most.
 
 Total is what the executable itself needs: argument + output + temp - alias, the state donated. It is persistent state plus
-the largest of the phases; a part is 0 where the binding phase does not hold it, so the parts add up to the total.
+the largest of the moments of cost_models.liveness; a part is 0 where the binding moment does not hold it, so the parts add
+up to the total.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layout import Floats, Layout
+from cost_models.liveness import FP32_BYTES, LayerBackward, Loss
 from lcplan.remat import NAMED_TENSORS
 
 MEMORY_PARTS: tuple[str, ...] = (
@@ -27,7 +30,7 @@ MEMORY_PARTS: tuple[str, ...] = (
     "collective_buffers",
 )
 
-PHASES: tuple[str, ...] = ("loss", "layer_backward", "update")
+PHASES: tuple[str, ...] = ("loss", "first_gradients", "attention_backward", "stream_backward", "update")
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,26 @@ class StepMemory:
     layout: Layout
 
     @cached_property
+    def _vectors(self) -> float:
+        """Elements of norms and biases, which nothing splits (biases that tensor splits are counted whole)."""
+        model = self.layout.setting.model
+        return float(model.layers * model.layer_vector_parameters + model.d_model)
+
+    @cached_property
     def _elements(self) -> Floats:
         """Parameters on one device: matrices split over fsdp x context x tensor, vectors over nothing."""
+        return (self.layout.setting.model.parameters - self._vectors) / self.layout.state_shards + self._vectors
+
+    @cached_property
+    def _layer_elements(self) -> Floats:
+        """The layers' share of ``_elements``."""
         model = self.layout.setting.model
-        vectors = model.layers * model.layer_vector_parameters + model.d_model
-        return (model.parameters - vectors) / self.layout.state_shards + vectors
+        return model.layers * (model.layer_matrix_parameters / self.layout.state_shards + model.layer_vector_parameters)
 
     @cached_property
     def params(self) -> Floats:
         """fp32 master parameters."""
-        return 4.0 * self._elements
+        return FP32_BYTES * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
@@ -59,83 +72,86 @@ class StepMemory:
         return 8.0 * self.layout.tokens * self.layout.microbatches
 
     @cached_property
-    def grads(self) -> Floats:
-        """fp32 gradients of a device's shard; the sum over microbatches beside those of one."""
-        return 4.0 * self._elements * np.where(self.layout.microbatches > 1, 2.0, 1.0)
-
-    @cached_property
     def saved_activations(self) -> Floats:
         """Residual stream entering each layer, and what the remat policy keeps of each."""
         layout = self.layout
-        size = layout.activation_bytes
-        widths: dict[str, Floats] = {
-            "query": size * layout.tokens * layout.query_width,
-            "key": size * layout.tokens * layout.kv_width,
-            "value": size * layout.tokens * layout.kv_width,
-            "context": size * layout.tokens * layout.query_width,
-            "lse": 4.0 * layout.tokens * layout.query_width / layout.setting.model.head_dim,
-            "attention_out": size * layout.stream_tokens * layout.setting.model.d_model,
-            "gate": size * layout.tokens * layout.ff_width,
-            "up": size * layout.tokens * layout.ff_width,
+        stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
+        token = layout.activation_bytes * layout.tokens
+        sizes: dict[str, Floats] = {
+            "query": token * layout.query_width,
+            "key": token * layout.kv_width,
+            "value": token * layout.kv_width,
+            "context": token * layout.query_width,
+            "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
+            "attention_out": stream,
+            "gate": token * layout.ff_width,
+            "up": token * layout.ff_width,
         }
-        kept = size * layout.stream_tokens * layout.setting.model.d_model
+        kept = stream
         for name in NAMED_TENSORS:
-            kept = kept + widths[name] * layout.saves(name)
+            kept = kept + sizes[name] * layout.saves(name)
         return layout.setting.model.layers * kept
 
     @cached_property
-    def _gathered_layer(self) -> Floats:
+    def _summed(self) -> Floats:
+        """fp32 gradients of earlier microbatches."""
+        return FP32_BYTES * self._elements * (self.layout.microbatches > 1)
+
+    @cached_property
+    def _layers(self) -> Floats:
+        """fp32 gradients of all layers of this microbatch, and the head's."""
         model = self.layout.setting.model
-        return model.layer_matrix_parameters / self.layout.tensor
+        head = model.vocab * model.d_model / self.layout.state_shards
+        return FP32_BYTES * (self._layer_elements + head)
 
     @cached_property
-    def _attention_backward(self) -> Floats:
-        """Query, output and their cotangents, keys and values, and the gathered stream of the layer."""
-        layout = self.layout
-        streams = 2.0 * layout.tokens * layout.setting.model.d_model
-        return layout.activation_bytes * (streams + layout.tokens * (4.0 * layout.query_width + 2.0 * layout.kv_width))
+    def _layer(self) -> LayerBackward:
+        return LayerBackward(self.layout)
 
     @cached_property
-    def _ff_backward(self) -> Floats:
-        """Gate, up, their product and the three cotangents, and the gathered stream twice."""
+    def _gathered_layer(self) -> Floats:
+        """All matrices of one layer, gathered."""
         layout = self.layout
-        return layout.activation_bytes * layout.tokens * (2.0 * layout.setting.model.d_model + 5.0 * layout.ff_width)
-
-    @cached_property
-    def kv_ring(self) -> Floats:
-        """Keys and values in hand and in flight, and their fp32 gradients, in hand and in flight."""
-        layout = self.layout
-        pair = 2.0 * layout.tokens * layout.kv_width
-        return np.where(layout.rings, 2.0 * layout.activation_bytes * pair + 8.0 * pair, 0.0)
-
-    @cached_property
-    def logits_loss(self) -> Floats:
-        """fp32 logits of a chunk and their cotangent, the gathered head and its gradient, the hidden states."""
-        layout = self.layout
-        model = layout.setting.model
-        logits = 2.0 * 4.0 * layout.loss_chunk * layout.vocab_width
-        head = (layout.gather_bytes + layout.reduce_bytes) * layout.vocab_width * model.d_model
-        return logits + head + 2.0 * layout.activation_bytes * layout.stream_tokens * model.d_model
+        size = layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor
+        return np.where(layout.weight_shards > 1, size, 0.0)
 
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each of ``PHASES`` holds beyond the persistent state."""
-        layout = self.layout
-        zero = np.zeros(len(layout.table))
-        ring = self._attention_backward + self.kv_ring > self._ff_backward
-        weights = (layout.gather_bytes + layout.reduce_bytes) * self._gathered_layer
+        layer, loss = self._layer, Loss(self.layout)
+        saved, grads = self.saved_activations, self._summed + self._layers
         return {
-            "loss": {"grads": self.grads, "saved_activations": self.saved_activations, "logits_loss": self.logits_loss},
-            "layer_backward": {
-                "grads": self.grads,
-                "saved_activations": self.saved_activations,
-                "working_set": np.where(ring, self._attention_backward, self._ff_backward),
-                "kv_ring": np.where(ring, self.kv_ring, 0.0),
-                "gathered_weights": weights,
+            "loss": {
+                "grads": self._summed,
+                "saved_activations": saved,
+                "working_set": loss.streams,
+                "logits_loss": loss.logits,
+                "gathered_weights": self._gathered_layer,
             },
-            "update": {"grads": self.grads, "working_set": zero},
+            "first_gradients": {
+                "grads": grads,
+                "saved_activations": saved,
+                "logits_loss": loss.gradient,
+                "gathered_weights": self._gathered_layer,
+            },
+            "attention_backward": {
+                "grads": grads,
+                "saved_activations": saved,
+                "working_set": layer.waiting + layer.attention,
+                "kv_ring": layer.keys,
+                "gathered_weights": layer.weights,
+                "collective_buffers": layer.unreduced,
+            },
+            "stream_backward": {
+                "grads": grads,
+                "saved_activations": saved,
+                "working_set": layer.waiting + layer.products,
+                "gathered_weights": layer.weights,
+                "collective_buffers": layer.unreduced,
+            },
+            "update": {"grads": FP32_BYTES * self._elements},
         }
 
-    def parts(self) -> tuple[dict[str, Floats], Floats, np.ndarray[tuple[int, ...], np.dtype[np.int8]]]:
+    def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
         sums = [sum(parts.values(), start=np.zeros(len(self.layout.table))) for parts in held.values()]

@@ -172,6 +172,8 @@ def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> Colle
         return CollectiveRate(row["latency_s"], row["member_latency_s"], bandwidth, scale == 1, source)
     if op == "collective-permute" and hardware.kind == "gpu":
         bandwidth = link.oneway_bytes_per_s.value * PERMUTE_OF_LINK
-        return CollectiveRate(PERMUTE_LATENCY_S, 0.0, bandwidth, False, "GB200's permutes, scaled by the link (XLA's perf table)")
+        return CollectiveRate(
+            PERMUTE_LATENCY_S, 0.0, bandwidth, False, "GB200's permutes, scaled by the link (XLA's perf table)"
+        )
     rate = _share(link.oneway_bytes_per_s, LINK_OF_PEAK if hardware.kind == "gpu" else 1.0, "link bandwidth")
     return CollectiveRate(link.latency_s.value, link.latency_s.value, rate.value, rate.measured, rate.source)
