@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from lcplan.frozen import Frozen
 from lcplan.remat import NAMED_TENSORS
@@ -14,22 +16,63 @@ class Program(Frozen):
 
     saved: tuple[str, ...] | None = None
     """Named tensors of a layer (lcplan.remat) that are kept for the backward pass, in place of the strategy's policy."""
+    offloaded: tuple[str, ...] = ()
+    """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     attention: Literal["step", "flash", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the trainer's own fused kernel. ``unfused``: scores,
     softmax and weights go through memory."""
+    recompute_scores: bool = False
+    """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
+    fused: bool = True
+    """Whether a compiler or fused kernels join element-wise operations; else each reads and writes memory on its own."""
+    sequence_parallel: bool = True
+    """Whether the residual stream is split over tensor between products; else it is whole on every tensor rank."""
+    weights_over: Literal["fsdp+context", "fsdp"] = "fsdp+context"
+    """Over what weights are sharded and gathered."""
+    weights_gathered: Literal["each-pass", "once"] = "each-pass"
+    """``once``: gathered in the forward pass of a step and kept for the backward pass (ZeRO-2)."""
+    optimizer_over: Literal["weights", "data"] = "weights"
+    """``data``: optimizer state and fp32 weights are split over data and context too (ZeRO-1, distributed optimizer)."""
+    optimizer_group: Annotated[int, Field(gt=0)] | None = None
+    """Devices over which the optimizer is split at most, where that is less than data."""
+    compute_copy: bool = False
+    """Whether weights in the compute dtype are held beside the fp32 ones all the time (Megatron), not cast in the step."""
+    pure_bf16: bool = False
+    """Whether gradients are reduced in bf16."""
+    loss: Literal["chunked", "whole"] = "chunked"
+    """``whole``: the logits of a microbatch exist at once."""
     data_gradients: Literal["exposed", "behind-backward"] = "exposed"
     """Whether gradients are reduced over data after the backward pass or behind it."""
+    stream: Literal["exposed", "beside-products"] = "exposed"
+    """Whether tensor's gathers and scatters of the residual stream run beside the products that they feed."""
+    cast_weights: bool = False
+    """Whether a layer's weights are cast to the compute dtype in every pass, beside no gather that would do it."""
 
 
 STEP = Program()
+
+_FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole")
+_MEGATRON = _FLASH.model_copy(update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True})
+_MEGATRON_2022 = _MEGATRON.model_copy(
+    update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
+)
 
 PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {
         "lcplan": STEP,
         "flash": Program(attention="flash", data_gradients="behind-backward"),
-        "unfused": Program(attention="unfused"),
+        "maxtext": _FLASH,
+        "paxml": _FLASH.model_copy(update={"attention": "unfused"}),
+        "torch-fsdp": _FLASH,
+        "torchtitan": _FLASH,
+        "internevo": _MEGATRON,
+        "megatron": _MEGATRON,
+        "megatron-2022": _MEGATRON_2022,
+        "megatron-deepspeed": _MEGATRON_2022,
+        "plain-jax": Program(attention="flash", cast_weights=True),
+        "striped": Program(attention="flash"),
     }
 )
-"""Trainers by the name that a table's row may give."""
+"""Trainers by the name that a table's row may give; docs/tables.md says what each stands for."""
 
 assert all(set(program.saved or ()) <= set(NAMED_TENSORS) for program in PROGRAMS.values())

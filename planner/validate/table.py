@@ -18,8 +18,8 @@ FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 MemoryFigure = Literal["executable", "allocated", "reserved", "device"]
 """What a source's peak bytes are: the executable's own need, the allocator's peak, its pool, or all that the device holds."""
 
-Part = Literal["step", "attention", "attention-forward", "attention-backward"]
-"""What a source timed: a train step, or one layer's attention with the communication of its scheme."""
+Part = Literal["step", "attention", "attention-forward", "attention-backward", "layer-forward", "layer-backward"]
+"""What a source timed: a train step, one layer's attention with the communication of its scheme, or one whole layer."""
 
 Quantity = Literal["step_s", "tokens_per_s_per_device", "tflop_per_s_per_device", "peak_bytes", "fits"]
 QUANTITIES: tuple[Quantity, ...] = ("tflop_per_s_per_device", "tokens_per_s_per_device", "step_s", "peak_bytes", "fits")
