@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from lcplan.errors import StageFailedError
+from lcplan.errors import BadInputError, StageFailedError
 from lcplan.measurement import Compiled, Timed
 from planner.measure.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
 from planner.measure.noise import warnings_in
@@ -45,11 +45,14 @@ def compile_jobs(
     ------
     StageFailedError
         The toolchain cannot compile at all, not even for host devices.
-    BadInputError
-        The hardware cannot be a target (no GPU facts, no such block of the torus).
     """
     _can_compile(toolchain)
-    work = [_Work(job, toolchain, "compile", target_for(job.strategy, job.hardware, toolchain)) for job in jobs]
+    work: list[_Work] = []
+    for job in jobs:
+        try:
+            work.append(_Work(job, toolchain, "compile", target_for(job.strategy, job.hardware, toolchain)))
+        except BadInputError as error:
+            yield job, _untried(job, toolchain, str(error))
     yield from _run(work, Compiled, limits=pool, store=store)
 
 
@@ -149,7 +152,8 @@ def _kept(store: ResultStore | None, one: _Work, kind: type[Result]) -> Result |
 def _compiled(one: _Work, outcome: Outcome) -> Compiled:
     facts = dict(outcome.result or {})
     seconds = facts.pop("compile_s", outcome.seconds)
-    warnings = (*facts.pop("warnings", ()), *warnings_in(outcome.stderr))
+    note = (one.target.note,) if one.target.note else ()
+    warnings = (*note, *facts.pop("warnings", ()), *warnings_in(outcome.stderr))
     return Compiled(
         rung=one.target.rung,
         target=one.target.name,
@@ -159,6 +163,14 @@ def _compiled(one: _Work, outcome: Outcome) -> Compiled:
         warnings=warnings,
         error=outcome.failure.words if outcome.failure else None,
         **facts,
+    )
+
+
+def _untried(job: CompileJob, toolchain: Toolchain, error: str) -> Compiled:
+    """A row for a strategy that no target can hold."""
+    name = job.hardware.name
+    return Compiled(
+        rung="compiled:target", target=name, jax=toolchain.jax or "", finished_at=_now(), compile_s=0.0, error=error
     )
 
 

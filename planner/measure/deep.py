@@ -28,6 +28,8 @@ def seen(toolchain: Toolchain) -> Toolchain:
     A "no" stays: what is not installed, or is known to abort, is not tried.
     """
     jobs = [_job(hardware(TARGETS[kind]), backend) for kind, backend in _claims(toolchain)]
+    if not jobs:
+        return toolchain
     targets, backends = dict(toolchain.targets), dict(toolchain.backends)
     for job, compiled in compile_jobs(jobs, toolchain=toolchain, pool=LIMITS, store=None):
         backend = job.strategy.backend
@@ -53,4 +55,4 @@ def _verdict(backend: str, compiled: Compiled) -> Verdict:
     if compiled.error is not None:
         return compiled.error
     got = {use.backend or "?" for use in compiled.collectives if use.op == "collective-permute"}
-    return True if got == {backend} else f"jax {compiled.jax} takes the option, but permutes go by {', '.join(sorted(got)) or 'nothing'}"
+    return True if got == {backend} else f"jax {compiled.jax} takes the option, but permutes go by {', '.join(sorted(got))}"

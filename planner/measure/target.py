@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from math import gcd, prod
+from math import prod
 from typing import Literal
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
-from lcplan.measurement import Rung
 from lcplan.strategy import Strategy
-from planner.measure.backends import compiler_options, version_of
+from planner.measure.backends import Verdict, compiler_options, version_of
 from planner.measure.toolchain import Toolchain
 
 MAX_THREADS_PER_BLOCK = 1024
@@ -34,6 +33,8 @@ class Target(Frozen):
     target_config: str | None = None
     topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
     compiler_options: dict[str, str | bool] = {}
+    note: str | None = None
+    """Why this is not the hardware's own compiler."""
 
     @property
     def kind(self) -> Literal["gpu", "tpu", "cpu"]:
@@ -54,28 +55,39 @@ class Target(Frozen):
         return variables
 
 
-def rung_of(hardware: HardwareSpec, toolchain: Toolchain) -> Rung:
-    """The rung that a compile for this hardware reaches under this toolchain."""
-    return "compiled:target" if toolchain.targets.get(hardware.kind) is True else "compiled:host"
+def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
+    """Whether the hardware's own compiler can be used: True, or why host devices stand in."""
+    verdict = toolchain.targets.get(hardware.kind, "not known to this toolchain")
+    if verdict is not True:
+        return verdict
+    if hardware.kind == "gpu" and hardware.device.gpu is None:
+        return f"hardware {hardware.name} has no device.gpu facts; add them to its spec"
+    if hardware.kind == "tpu" and (hardware.topology_name is None or hardware.torus is None):
+        return f"hardware {hardware.name} has no topology_name or torus; add them to its spec"
+    return True
 
 
 def target_for(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
     """The target of one strategy: as many of the hardware's devices as its mesh takes.
 
-    Where the toolchain has no compiler for the hardware, host devices stand in (rung ``compiled:host``). For a CPU the host
-    compiler is the target's own.
+    Where the hardware's compiler cannot be used, host devices stand in (rung ``compiled:host``) and ``note`` says why. For a
+    CPU the host compiler is the target's own.
 
     Raises
     ------
     BadInputError
-        A GPU without its facts, a TPU without its topology.
+        The devices are no block of the TPU's torus.
     """
-    if hardware.kind == "cpu" or rung_of(hardware, toolchain) == "compiled:host":
-        rung: Literal["compiled:host", "compiled:target"] = "compiled:target" if hardware.kind == "cpu" else "compiled:host"
-        return Target(name=f"cpu x{strategy.devices}", rung=rung, platform="cpu", devices=strategy.devices)
-    if hardware.kind == "gpu":
-        return _gpu_target(strategy, hardware, toolchain)
-    return _tpu_target(strategy, hardware)
+    verdict = target_verdict(hardware, toolchain)
+    if hardware.kind == "cpu" or verdict is not True:
+        return Target(
+            name=f"cpu x{strategy.devices}",
+            rung="compiled:target" if hardware.kind == "cpu" else "compiled:host",
+            platform="cpu",
+            devices=strategy.devices,
+            note=None if hardware.kind == "cpu" else f"compiled for host devices: {verdict}",
+        )
+    return _gpu_target(strategy, hardware, toolchain) if hardware.kind == "gpu" else _tpu_target(strategy, hardware)
 
 
 def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
@@ -86,25 +98,24 @@ def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
     >>> [gpu_topology(n, rack) for n in (2, 32, 72, 144)]
     ['1x1x2', '1x8x4', '1x18x4', '2x18x4']
     """
-    partitions = next(p for p in range(-(-devices // hardware.domain_size), devices + 1) if devices % p == 0)
+    partitions = _even_parts(devices, hardware.domain_size)
     inside = devices // partitions
-    gpus = gcd(inside, hardware.node_size)
-    return f"{partitions}x{inside // gpus}x{gpus}"
+    hosts = _even_parts(inside, hardware.node_size)
+    return f"{partitions}x{hosts}x{inside // hosts}"
+
+
+def _even_parts(whole: int, largest: int) -> int:
+    """The fewest equal parts of at most ``largest``."""
+    return next(parts for parts in range(-(-whole // largest), whole + 1) if whole % parts == 0)
 
 
 def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime: tuple[int, ...]) -> str:
     """A GpuTargetConfigProto in text form.
 
     Only fields that every jax from 0.9.2 to 0.12 parses: XLA's own description files carry more and are refused by older ones.
-
-    Raises
-    ------
-    BadInputError
-        The spec has no ``device.gpu``.
     """
     gpu = hardware.device.gpu
-    if gpu is None:
-        raise BadInputError(f"hardware {hardware.name}: no device.gpu facts to compile for; add them to the spec")
+    assert gpu is not None, "target_verdict looks first"
     info = {
         "threads_per_block_limit": MAX_THREADS_PER_BLOCK,
         "threads_per_warp": THREADS_PER_WARP,
@@ -160,21 +171,27 @@ def _gpu_target(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain
 
 
 def sub_torus(chips: int, torus: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The most cubic block of ``chips`` chips inside a torus: the shape that a job of that size would get.
+    """The block of ``chips`` chips inside a torus that a job would get: most cubic, then on fewest hosts, short sides first.
 
-    >>> sub_torus(8, (4, 4, 2))
-    (2, 2, 2)
+    >>> sub_torus(8, (4, 4, 2)), sub_torus(4, (4, 4, 4))
+    ((2, 2, 2), (2, 2, 1))
     >>> sub_torus(7, (4, 4, 2)) is None
     True
     """
     sizes = [[n for n in range(1, side + 1) if chips % n == 0] for side in torus]
     blocks = [block for block in product(*sizes) if prod(block) == chips]
-    return min(blocks, key=lambda block: (max(block), tuple(-side for side in block)), default=None)
+    return min(blocks, key=lambda block: (sum(block), -prod(host_bounds(block)), block), default=None)
+
+
+def host_bounds(block: tuple[int, ...]) -> tuple[int, int, int]:
+    """Chips that one host holds of a block, along each side: up to 2 x 2 x 1 (libtpu's default), 1 along an odd side."""
+    x, y, *_ = (*block, 1)
+    return 2 if x % 2 == 0 else 1, 2 if y % 2 == 0 else 1, 1
 
 
 def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
-    if hardware.topology_name is None or hardware.torus is None:
-        raise BadInputError(f"hardware {hardware.name}: no topology_name or torus to compile for; add them to the spec")
+    assert hardware.topology_name is not None, "target_verdict looks first"
+    assert hardware.torus is not None, "target_verdict looks first"
     generation = hardware.topology_name.split(":")[0]
     slices = -(-strategy.devices // hardware.domain_size)
     chips, rest = divmod(strategy.devices, slices * hardware.devices_per_chip)
@@ -186,9 +203,7 @@ def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
         )
     options = dict(hardware.topology_options)
     if block != hardware.torus or "chips_per_host_bounds" in options:
-        sides = (*block, 1)[:3]
-        caps = zip(sides, (2, 2, 1), strict=True)
-        options["chips_per_host_bounds"] = tuple(min(2 if side % 2 == 0 else 1, cap) for side, cap in caps)
+        options["chips_per_host_bounds"] = host_bounds(block)
     if slices > 1:
         options["num_slices"] = slices
     name = f"{generation}:{'x'.join(map(str, block))}"

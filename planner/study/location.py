@@ -14,6 +14,8 @@ DATABASES = {"sqlite": "", "postgresql": "psycopg2-binary", "mysql": "PyMySQL"}
 """Database kinds that Optuna's relational storage speaks, and a driver for each that needs one."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
+JOURNAL_LOCK_S = 10
+"""After how long a journal's lock counts as left behind by a killed process; one write takes milliseconds."""
 OPEN_ATTEMPTS = 5
 """Two searches that open a new database at once may trip over each other's tables."""
 _KINDS = "sqlite:///FILE, postgresql://.., mysql://.., journal:FILE, or the path of a .db or .log file"
@@ -84,12 +86,13 @@ def _open_database(url: str) -> Any:
 
 def _open_journal(path: Path) -> Any:
     from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return JournalStorage(JournalFileBackend(str(path)))
+            lock = JournalFileSymlinkLock(str(path), grace_period=JOURNAL_LOCK_S)
+            return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
     except Exception as error:  # a broken line may raise anything
         raise explained(f"journal:{path}", error) from None
 
@@ -99,7 +102,7 @@ def explained(url: str, error: BaseException) -> BadInputError | StageFailedErro
     name, cause = shown(url), _root(error)
     text = " ".join(shown(str(cause)).split("[SQL:")[0].split()) or type(cause).__name__
     kind = type(cause).__name__
-    if kind in ("ArgumentError", "NoSuchModuleError") or "Could not parse" in text:
+    if kind in ("ArgumentError", "NoSuchModuleError", "ValueError") or "Could not parse" in text:
         return BadInputError(f"study {name!r}: {text}; give {_KINDS}")
     if isinstance(cause, ImportError):
         driver = DATABASES[re.split(r"[:+]", url, maxsplit=1)[0].lower()]

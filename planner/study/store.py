@@ -68,12 +68,11 @@ class Store:
         with _talking_to(self.url):
             from optuna.trial import TrialState, create_trial
 
-            failed = result.get("error") is not None
-            value = result.get("step_s") or result.get("total_bytes")
-            attributes = {"key": key, "rung": rung, "strategy": strategy, "result": result}
-            state = TrialState.FAIL if failed or value is None else TrialState.COMPLETE
+            value = _value(result)
             trial = create_trial(
-                state=state, values=[float(value)] if state == TrialState.COMPLETE and value else None, user_attrs=attributes
+                state=TrialState.FAIL if value is None else TrialState.COMPLETE,
+                values=None if value is None else [value],
+                user_attrs={"key": key, "rung": rung, "strategy": strategy, "result": result},
             )
             self._study.add_trial(trial)
         self._results[key] = result
@@ -97,6 +96,14 @@ class Store:
                 key, result = trial.user_attrs.get("key"), trial.user_attrs.get("result")
                 if isinstance(key, str) and isinstance(result, dict):
                     self._results.setdefault(key, result)
+
+
+def _value(result: Mapping[str, Any]) -> float | None:
+    """What Optuna shows of a trial: seconds of a timing, bytes of a compile; None of a failure."""
+    if result.get("error") is not None:
+        return None
+    found = next((result[key] for key in ("step_s", "total_bytes") if result.get(key) is not None), None)
+    return None if found is None else float(found)
 
 
 @contextmanager

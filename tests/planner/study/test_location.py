@@ -1,0 +1,52 @@
+"""Where a study may lie, and what is said of a place that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lcplan.errors import BadInputError, StageFailedError
+from planner.study.location import canonical_url, open_storage, shown
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("sqlite:///a/study.db", "sqlite:///a/study.db"),
+        ("a/study.db", "sqlite:///a/study.db"),
+        ("postgresql://u:p@h/db", "postgresql://u:p@h/db"),
+        ("postgresql+psycopg2://h/db", "postgresql+psycopg2://h/db"),
+        ("mysql+pymysql://h/db", "mysql+pymysql://h/db"),
+        ("journal:a/b", "journal:a/b"),
+        ("journal:///a/b", "journal:/a/b"),
+        ("runs/shared.log", "journal:runs/shared.log"),
+    ],
+)
+def test_locations(given: str, url: str) -> None:
+    assert canonical_url(given) == url
+
+
+@pytest.mark.parametrize("given", ["ftp://x", "redis://h/0", "http://h/study.db", "study", "", "journal:", "C:\\study.txt"])
+def test_what_is_no_storage(given: str) -> None:
+    with pytest.raises(BadInputError, match="study"):
+        canonical_url(given)
+
+
+def test_passwords_are_not_shown() -> None:
+    assert shown("postgresql://me:secret@h:5432/db") == "postgresql://me:***@h:5432/db"
+    with pytest.raises(BadInputError) as caught:
+        canonical_url("ftp://me:secret@h/db")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite:/no/slashes", "postgresql://h:notaport/db", "sqlite+nothing:///x.db"])
+def test_malformed_urls_are_bad_input(url: str) -> None:
+    with pytest.raises(BadInputError):
+        open_storage(canonical_url(url))
+
+
+@pytest.mark.parametrize("location", ["sqlite:///{}/no/folder/study.db", "journal:{}/no/folder/study.log"])
+def test_a_folder_that_is_not_there(tmp_path: Path, location: str) -> None:
+    with pytest.raises(StageFailedError, match=r"folder"):
+        open_storage(location.format(tmp_path))
