@@ -1,0 +1,106 @@
+"""What a translation costs: plan and job as run, priced by the same laws, and each difference by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lcplan.plan import Plan
+from lcplan.strategy import Strategy
+from planner.candidate import Candidate
+from planner.request import SearchRequest
+from planner.single import price
+from planner.trainers import Difference, Translation
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one difference does by itself to the strategy as planned; None: the laws do not price it."""
+
+    difference: Difference
+    step_s_change: float | None
+    memory_bytes_change: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it."""
+        facts = self.difference.model_dump(mode="json", exclude={"field", "extra_bytes"})
+        return facts | {"step_s_change": self.step_s_change, "memory_bytes_change": self.memory_bytes_change}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The strategy as planned and as the trainer runs it."""
+
+    planned: Candidate
+    run: Candidate
+    extra_bytes: int
+    """Bytes a device of the trainer's that no law prices; they count for whether it fits."""
+    budget_bytes: int
+    effects: tuple[Effect, ...]
+
+    @property
+    def step_ratio(self) -> float:
+        """Step time as run over step time as planned."""
+        return float(self.run.estimate["step_s"] / self.planned.estimate["step_s"])
+
+    @property
+    def run_bytes(self) -> int:
+        """Memory of the job as run: what the laws say, and what was counted by hand."""
+        return int(self.run.estimate["memory_bytes"]["total"]) + self.extra_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the job as run fits the plan's budget, by the laws."""
+        return self.run_bytes + int(self.run.estimate["allowance_bytes"]) <= self.budget_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it."""
+        return {
+            "as_planned": self.planned.to_json(),
+            "as_run": {
+                **self.run.to_json(),
+                "extra_bytes": self.extra_bytes,
+                "memory_bytes": self.run_bytes,
+                "fits": self.fits,
+            },
+            "step_ratio": self.step_ratio,
+            "differences": [effect.to_json() for effect in self.effects],
+        }
+
+
+def request_of(plan: Plan) -> SearchRequest:
+    """The request behind a plan, as the pricing wants it."""
+    asked = plan.request
+    return SearchRequest(
+        model=asked.model, hardware=asked.hardware, workload=asked.workload, budget_bytes=asked.budget_bytes
+    )  # fmt: skip
+
+
+def cost_of(plan: Plan, translation: Translation) -> Cost:
+    """Price both, and every difference alone."""
+    request = request_of(plan)
+    planned = price(request, plan.strategy)
+    return Cost(
+        planned=planned,
+        run=price(request, translation.job.strategy),
+        extra_bytes=translation.extra_bytes,
+        budget_bytes=plan.request.budget_bytes,
+        effects=tuple(
+            _effect(request, planned, difference, run=translation.job.strategy) for difference in translation.differences
+        ),
+    )
+
+
+def _effect(request: SearchRequest, planned: Candidate, difference: Difference, *, run: Strategy) -> Effect:
+    if difference.field is None:
+        return Effect(difference, None, difference.extra_bytes or None)
+    changed = planned.strategy.model_copy(update={difference.field: getattr(run, difference.field)})
+    alone = price(request, changed).estimate
+    step = float(alone["step_s"] - planned.estimate["step_s"])
+    memory = int(alone["memory_bytes"]["total"] - planned.estimate["memory_bytes"]["total"])
+    return Effect(difference, step, memory + difference.extra_bytes)
+
+
+def fits_budget(plan: Plan, strategy: Strategy) -> bool:
+    """Whether a strategy fits the plan's budget, by the laws."""
+    return bool(price(request_of(plan), strategy).estimate["fits"])

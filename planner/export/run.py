@@ -1,0 +1,84 @@
+"""One export from plan to files: refuse, translate, price, write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.errors import BadInputError
+from lcplan.plan import Plan
+from planner.export.cost import Cost, cost_of, fits_budget, request_of
+from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
+from planner.screen import broken_rules
+from planner.trainers import Job, Trainer, Translation, trainer, translate
+
+_MODULES = {"jax": "own_step"}
+
+
+@dataclass(frozen=True)
+class Export:
+    """A plan as one trainer's files, and what the trainer will do otherwise."""
+
+    translation: Translation
+    cost: Cost
+    files: dict[str, str]
+    launch: Launch
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it; paths are the command's to add."""
+        job = self.translation.trainer
+        return {
+            "trainer": {"name": job.name, "package": job.package, "version": job.version, "jax": self.translation.jax or None},
+            "launch": {
+                "command": self.launch.line,
+                "environment": dict(self.launch.environment),
+                "per": self.launch.per,
+                "notes": list(self.launch.notes),
+            },
+            **self.cost.to_json(),
+        }
+
+
+def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
+    """The files of trainer ``name`` for a plan.
+
+    Parameters
+    ----------
+    plan
+        What a search decided.
+    name
+        One of ``planner.trainers.TRAINER_NAMES``.
+    jax
+        The jax of the Python that the trainer runs in, where it is known; flags are written for it.
+
+    Raises
+    ------
+    BadInputError
+        The trainer cannot run this model, hardware or mesh; every reason, with a way out.
+    """
+    target = trainer(name)
+    job = Job(plan.request.model, plan.request.hardware, plan.request.workload, plan.strategy)
+    if name == "jax" and not jax:
+        jax = plan.toolchain.get("jax", "")
+    translation = translate(target, job, fits=lambda strategy: fits_budget(plan, strategy), jax=jax)
+    refused = trainer_refusals(target, translation.job, plan)
+    if refused:
+        raise BadInputError([f"{name}: {reason}" for reason in refused])
+    exporter: Exporter = import_module(f"planner.export.{_MODULES.get(name, name)}").export
+    written: Written = exporter(translation, plan)
+    script = launch_script(translation, written.launch)
+    return Export(translation, cost_of(plan, translation), {**written.files, LAUNCH_FILE: script}, written.launch)
+
+
+def trainer_refusals(target: Trainer, job: Job, plan: Plan) -> list[str]:
+    """Rules of the trainer, and of every strategy, that the job as it would run breaks."""
+    request = request_of(plan)
+    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
+    table = StrategyTable.from_strategies([job.strategy])
+    own = [rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]]
+    if job.workload.precision != "bf16" and target.name != "jax":
+        own.append(f"precision {job.workload.precision} is not exported; plan for bf16")
+    return [*own, *broken_rules(setting, job.strategy)]

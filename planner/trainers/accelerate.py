@@ -1,0 +1,91 @@
+"""Accelerate 1.15.0 with FSDP2 and ParallelismConfig, on Transformers models: what its YAML can say of a strategy.
+
+Read in the package (``parallelism_config.py``, ``accelerator.py``) and in torch's context parallelism that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule
+from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule, whole_stream
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+
+ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
+"""``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as Accelerate has it."""
+    return {
+        "scheme": Knob(
+            as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses")),
+            "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
+        ),
+        "remat": Knob(
+            as_is("full", "none") | instead("none", "full", of=("save-attention", "save-qkv", "minimal")),
+            "fsdp_activation_checkpointing is on or off; off where that fits",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision follows mixed_precision: bf16"),
+        "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision reduces in bf16 too"),
+        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "torch's AdamW keeps moments in the parameters' fp32"),
+    }
+
+
+def model_problems(_: ModelSpec) -> list[str]:
+    """Every dense decoder that lcplan has is a Transformers model."""
+    return []
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as Accelerate runs it."""
+    found = whole_stream(job, "Transformers' tensor parallel plans replicate activations between layers")
+    return found + keeps_more(job, "autograd")
+
+
+def _nothing_to_shard(_: Setting, table: StrategyTable) -> Mask:
+    return table.fsdp * table.context == 1
+
+
+def _say_nothing_to_shard(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"FSDP2 in Accelerate needs dp_shard x cp above 1 (its mesh dim dp_shard_cp), and {strategy.mesh.label} has neither; "
+        "use fsdp or context of at least 2"
+    )
+
+
+def _replicas_alone(_: Setting, table: StrategyTable) -> Mask:
+    return (table.data > 1) & (table.fsdp == 1) & (table.tensor * table.context > 1)
+
+
+def _say_replicas_alone(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"Accelerate refuses dp_replicate={strategy.mesh.data} with dp_shard=1 beside tensor or context parallelism; "
+        "use fsdp in place of data"
+    )
+
+
+ACCELERATE = Trainer(
+    name="accelerate",
+    title="Accelerate 1.15.0",
+    package="accelerate",
+    version="1.15.0",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(
+        Rule("accelerate-shards", "knob", _nothing_to_shard, _say_nothing_to_shard),
+        Rule("accelerate-replicas", "knob", _replicas_alone, _say_replicas_alone),
+        two_chunks_rule("accelerate", with_tensor=False),
+        kv_heads_rule("accelerate", ""),
+    ),
+    model_problems=model_problems,
+    extras=extras,
+    whole_loss=True,
+)

@@ -1,0 +1,73 @@
+"""DeepSpeed 0.19.8, ZeRO-3 with Ulysses, on Transformers models: what its JSON and its registration call can say.
+
+Read in the package (``runtime/config.py``, ``runtime/engine.py``, ``runtime/sequence_parallel``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.strategy import SCHEMES, Strategy
+from planner.rules.interface import Mask, Rule
+from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, kv_heads_rule, only_nccl, whole_stream
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as DeepSpeed has it."""
+    return {
+        "scheme": Knob(instead("ulysses", of=SCHEMES), "DeepSpeed's sequence parallelism is Ulysses"),
+        "remat": Knob(
+            as_is("full", "none") | instead("none", "full", of=("save-attention", "save-qkv", "minimal")),
+            "Transformers' gradient_checkpointing is on or off; off where that fits",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "ZeRO-3 keeps and gathers parameters in bf16"),
+        "reduce_dtype": Knob(as_is("bf16", "fp32")),
+        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "the optimizer's states are fp32"),
+    }
+
+
+def model_problems(_: ModelSpec) -> list[str]:
+    """Every dense decoder that lcplan has is a Transformers model."""
+    return []
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as DeepSpeed runs it."""
+    found = bf16_copy(job, "ZeRO-3 keeps bf16 parameters and fp32 masters, both sharded")
+    found += whole_stream(job, "AutoTP replicates activations between layers")
+    return found + keeps_more(job, "autograd")
+
+
+def _tensor_and_sequence(_: Setting, table: StrategyTable) -> Mask:
+    return (table.tensor > 1) & (table.context > 1)
+
+
+def _say_tensor_and_sequence(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"{strategy.mesh.label}: DeepSpeed's AutoTP and Ulysses each build a two-dimensional mesh of their own over all "
+        "ranks and do not compose; use tensor=1, or context=1"
+    )
+
+
+DEEPSPEED = Trainer(
+    name="deepspeed",
+    title="DeepSpeed 0.19.8",
+    package="deepspeed",
+    version="0.19.8",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(
+        Rule("deepspeed-tensor-sequence", "knob", _tensor_and_sequence, _say_tensor_and_sequence),
+        kv_heads_rule("deepspeed", ""),
+    ),
+    model_problems=model_problems,
+    extras=extras,
+    whole_loss=True,
+    replicates=False,
+)

@@ -1,0 +1,65 @@
+"""torchtitan 0.3.0: what a configuration module can say of a strategy.
+
+Read in the package (``config/configs.py``, ``distributed/context_parallel``, ``distributed/activation_checkpoint.py``,
+``components/loss.py``, ``trainer.py``). Context parallelism is FlexAttention over gathered keys and values; FSDP shards over
+dp_shard x cp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as torchtitan has it."""
+    return {
+        "scheme": Knob(
+            as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses")),
+            "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
+        ),
+        "remat": Knob(
+            as_is("full", "save-attention", "none") | instead("none", "save-attention", of=("save-qkv", "minimal")),
+            "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "gather_dtype": Knob(as_is("bf16", "fp32")),
+        "reduce_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "mixed_precision_reduce takes float32 only"),
+        "moments_dtype": Knob(
+            {"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow training.dtype, which is the masters' too"
+        ),
+    }
+
+
+def model_problems(model: ModelSpec) -> list[str]:
+    """Why torchtitan's llama3 and qwen3 models cannot be this one."""
+    problems = []
+    if model.activation != "silu" or model.qkv_bias or model.out_bias or model.mlp_bias:
+        problems.append(f"{model.name}: its llama3 and qwen3 models have SwiGLU and no biases")
+    if not model.qk_norm and model.heads * model.head_dim != model.d_model:
+        problems.append(f"{model.name}: its llama3 model has heads x head_dim = d_model, here {model.heads * model.head_dim}")
+    if model.rope.scaling not in ("none", "llama3") or (model.qk_norm and model.rope.scaling == "llama3"):
+        problems.append(f"RoPE scaling {model.rope.scaling!r} of {model.name} is not among its own")
+    return problems
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as torchtitan runs it."""
+    return keeps_more(job, "autograd")
+
+
+TORCHTITAN = Trainer(
+    name="torchtitan",
+    title="torchtitan 0.3.0",
+    package="torchtitan",
+    version="0.3.0",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(two_chunks_rule("torchtitan", with_tensor=True), kv_heads_rule("torchtitan", "")),
+    model_problems=model_problems,
+    extras=extras,
+)

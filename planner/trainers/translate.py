@@ -1,0 +1,121 @@
+"""Translation: the strategy as a trainer will run it, and every difference from the strategy as planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lcplan.errors import BadInputError
+from lcplan.strategy import AXIS_ORDERS, Strategy
+from planner.trainers.interface import KNOB_NAMES, Difference, Job, KnobName, Trainer
+
+Fits = Callable[[Strategy], bool]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """``job`` as ``trainer`` runs it."""
+
+    trainer: Trainer
+    jax: str
+    job: Job
+    differences: tuple[Difference, ...]
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes a device beyond what the laws price for the job as run."""
+        return sum(difference.extra_bytes for difference in self.differences)
+
+
+def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Translation:
+    """The job as the trainer runs it.
+
+    Parameters
+    ----------
+    trainer
+        Whose.
+    job
+        As planned.
+    fits
+        Whether a strategy fits the budget; decides between several ways to run a knob's value.
+    jax
+        The trainer's jax version where it differs from the verified one.
+
+    Raises
+    ------
+    BadInputError
+        The trainer cannot run the model or the hardware at all; every reason.
+    """
+    refused = trainer.refusals(job.hardware, job.model)
+    if refused:
+        raise BadInputError([f"{trainer.name}: {problem}" for problem in refused])
+    jax = jax or trainer.jax
+    differences = []
+    for name in KNOB_NAMES:
+        job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
+        differences += difference
+    for step in (_replicas, _loss, _axis_order):
+        job, difference = step(trainer, job)
+        differences += difference
+    return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
+
+
+Step = tuple[Job, list[Difference]]
+
+
+def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -> Step:
+    if name == "scheme" and job.strategy.mesh.context == 1:
+        return job, []
+    knob = trainer.knobs(job.hardware, jax)[name]
+    planned = str(getattr(job.strategy, name))
+    choices = knob.runs[planned]
+    runs = next((value for value in choices if fits(job.with_strategy(**{name: value}).strategy)), choices[-1])
+    if runs == planned:
+        return job, []
+    return job.with_strategy(**{name: runs}), [
+        Difference(name=name.replace("_", "-"), plan=planned, trainer=runs, why=knob.why, field=name)
+    ]
+
+
+def _replicas(trainer: Trainer, job: Job) -> Step:
+    mesh = job.strategy.mesh
+    if trainer.replicates or mesh.data == 1:
+        return job, []
+    merged = mesh.model_copy(update={"data": 1, "fsdp": mesh.data * mesh.fsdp})
+    difference = Difference(
+        name="data-axis",
+        plan=f"state on {job.strategy.state_shards} devices, {mesh.data} replicas of it",
+        trainer=f"state on {job.strategy.state_shards * mesh.data} devices, no replica",
+        why=f"{trainer.title} shards over every rank that has its own batch",
+        field="mesh",
+    )
+    return job.with_strategy(mesh=merged), [difference]
+
+
+def _loss(trainer: Trainer, job: Job) -> Step:
+    whole = job.workload.seq_len // job.strategy.mesh.context
+    if not trainer.whole_loss or job.strategy.loss_chunk_tokens == whole:
+        return job, []
+    difference = Difference(
+        name="loss",
+        plan=f"logits of {job.strategy.loss_chunk_tokens} tokens at a time",
+        trainer=f"logits of all {whole} tokens of a context rank at once",
+        why=f"{trainer.title} has no chunked loss that its files can ask for",
+        field="loss_chunk_tokens",
+    )
+    return job.with_strategy(loss_chunk_tokens=whole), [difference]
+
+
+def _axis_order(trainer: Trainer, job: Job) -> Step:
+    order, usual = job.strategy.axis_order, AXIS_ORDERS[0]
+    if trainer.any_axis_order or order == usual:
+        return job, []
+    mesh = job.strategy.mesh
+    difference = Difference(
+        name="axis-order",
+        plan=", ".join(axis for axis in order if getattr(mesh, axis) > 1),
+        trainer=", ".join(axis for axis in usual if getattr(mesh, axis) > 1),
+        why=f"{trainer.title} places its axes in one order, from crossing nodes to neighbouring devices",
+        field="axis_order",
+    )
+    return job.with_strategy(axis_order=usual), [difference]
