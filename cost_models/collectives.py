@@ -85,7 +85,7 @@ def terms_of(layout: Layout) -> list[Term]:
 
 def _on(axes: tuple[AxisName, ...], calls: Floats | float, layout: Layout) -> Floats:
     """``calls`` where the group of ``axes`` has more than one member, else 0."""
-    return np.where(layout.members(axes) > 1, calls, 0.0)
+    return calls * (layout.members(axes) > 1)
 
 
 def _weights(layout: Layout) -> list[Term]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
-_SAVED: dict[str, Bools] = {
-    tensor: np.array([tensor in REMAT_POLICIES[policy] for policy in REMATS]) for tensor in NAMED_TENSORS
+_SAVED_BY: dict[str, tuple[int, ...]] = {
+    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy]) for tensor in NAMED_TENSORS
 }
+"""Codes of the policies that keep each named tensor."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,9 @@ class Layout:
 
     @cached_property
     def _saves(self) -> dict[str, Bools]:
-        return {tensor: np.take(kept, self.table.remat) for tensor, kept in _SAVED.items()}
+        chosen = [self.table.remat == code for code in range(len(REMATS))]
+        nothing = np.zeros(len(self.table), dtype=np.bool_)
+        return {tensor: reduce(np.logical_or, (chosen[code] for code in codes), nothing) for tensor, codes in _SAVED_BY.items()}
 
     def saves(self, tensor: str) -> Bools:
         """Rows whose remat policy keeps the named tensor of a layer (lcplan.remat) for the backward pass."""

@@ -156,13 +156,15 @@ class StepMemory:
         held = self.phases()
         sums = [sum(parts.values(), start=np.zeros(len(self.layout.table))) for parts in held.values()]
         largest = np.maximum.reduce(sums)
-        binding = np.zeros(len(self.layout.table), dtype=np.int8)
+        phase = np.zeros(len(self.layout.table), dtype=np.int8)
+        free = np.ones(len(self.layout.table), dtype=np.bool_)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
-        for code in reversed(range(len(PHASES))):  # the first of equal phases stands
-            binds = sums[code] == largest
-            binding[binds] = code
-            for name in MEMORY_PARTS[3:]:
-                parts[name] = np.where(binds, held[PHASES[code]].get(name, 0.0), parts[name])
+        for code, name in enumerate(PHASES):  # the first of equal phases stands
+            binds = (sums[code] == largest) & free
+            free &= ~binds
+            phase += np.int8(code) * binds
+            for part, size in held[name].items():
+                parts[part] += size * binds
         total = self.params + self.optimizer + self.batch + largest
-        return parts, total, binding
+        return parts, total, phase

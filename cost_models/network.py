@@ -219,4 +219,4 @@ class Network:
                 self._spans[term.axes] = span_of(self.layout, term.axes)
             hardware = self.layout.setting.hardware
             self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
-        return np.where(term.calls > 0, self._costs[key].seconds(term.bytes), 0.0)
+        return self._costs[key].seconds(term.bytes) * (term.calls > 0)
