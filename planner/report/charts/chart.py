@@ -1,0 +1,95 @@
+"""Chart: a specification, what it shows in words, and its figures as a table; and the look that all charts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""Names the grammar's version; nothing is fetched from it."""
+PALETTE = (
+    "#4C8BD6",
+    "#E2852E",
+    "#2FA37C",
+    "#C767A8",
+    "#B4A018",
+    "#D9605A",
+    "#54B5CE",
+    "#8F7BD8",
+    "#9B6B43",
+    "#7D8792",
+    "#5FA83A",
+)
+"""Told apart by people with colour-blindness in this order, and at least 3:1 against both white and the dark page."""
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+PLOT_WIDTH = 760
+"""Pixels of a chart outside a page, which has no width of its own to follow."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A table: headings, and rows of text of the same length."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """``name`` is its file's and its element's; ``says`` what a screen reader says of it."""
+
+    name: str
+    title: str
+    says: str
+    spec: dict[str, Any]
+    figures: Figures
+    note: str = ""
+    signals: dict[str, str] = field(default_factory=dict)
+    """Parameters of the specification that controls of the page set, with their first values."""
+
+    def in_page(self) -> dict[str, Any]:
+        """The specification for the page: as wide as its place, in the page's own text colour."""
+        return {"$schema": SCHEMA, "description": self.says, "config": look("currentColor"), **_wide("container", self.spec)}
+
+    def alone(self) -> dict[str, Any]:
+        """The specification for a file: a width and a white ground of its own."""
+        head = {"$schema": SCHEMA, "title": self.title, "description": self.says, "background": "white"}
+        return {**head, "config": look("#22262B"), "padding": 12, **_wide(PLOT_WIDTH, self.spec)}
+
+
+def _wide(width: int | str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification with ``width`` where it leaves its own open (None)."""
+    return spec | {"width": width} if "width" in spec else spec
+
+
+def look(ink: str) -> dict[str, Any]:
+    """The shared configuration; ``ink`` is the colour of text and lines."""
+    text = {
+        "labelColor": ink,
+        "titleColor": ink,
+        "labelFont": FONT,
+        "titleFont": FONT,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+    }
+    return {
+        "background": "transparent",
+        "view": {"stroke": None},
+        "font": FONT,
+        "axis": {
+            **text,
+            "titleFontWeight": "normal",
+            "gridColor": ink,
+            "gridOpacity": 0.14,
+            "domainColor": ink,
+            "domainOpacity": 0.4,
+            "tickColor": ink,
+            "tickOpacity": 0.4,
+            "labelLimit": 320,
+        },
+        "legend": {**text, "titleFontWeight": "normal", "symbolStrokeWidth": 0, "labelLimit": 260},
+        "header": {"labelColor": ink, "titleColor": ink, "labelFont": FONT, "labelFontSize": 12, "labelLimit": 500},
+        "title": {"color": ink, "font": FONT, "fontSize": 15, "anchor": "start", "offset": 14},
+        "text": {"color": ink, "font": FONT, "fontSize": 12},
+        "range": {"category": list(PALETTE)},
+    }

@@ -1,0 +1,135 @@
+"""The mesh on the machine: for each axis the devices of one group, and the links that its groups run over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from lcplan.hardware import HardwareSpec
+from lcplan.strategy import Strategy
+from planner.report.charts.chart import PALETTE, Chart, Figures
+
+WIDEST = 36
+"""Devices a row; a larger domain wraps."""
+MOST_DEVICES = 512
+"""Devices that are drawn: beyond this the picture repeats itself."""
+CELL_PIXELS = 20
+
+
+@dataclass(frozen=True)
+class AxisPlace:
+    """One axis: how far apart its neighbours are, and what its groups run over."""
+
+    axis: str
+    size: int
+    stride: int
+    link: str
+    inside: bool
+
+    @property
+    def words(self) -> str:
+        """One line for people."""
+        where = "inside a domain" if self.inside else "across domains"
+        return f"{self.axis} = {self.size}: over {self.link}, {where}"
+
+
+def axis_places(strategy: Strategy, hardware: HardwareSpec) -> tuple[AxisPlace, ...]:
+    """Every axis above one, outermost first; devices are in mesh order, the last axis on neighbours."""
+    found = []
+    for index, axis in enumerate(strategy.axis_order):
+        size = getattr(strategy.mesh, axis)
+        stride = prod(getattr(strategy.mesh, inner) for inner in strategy.axis_order[index + 1 :])
+        if size > 1:
+            inside = strategy.devices <= hardware.domain_size or stride * size <= hardware.domain_size
+            network = hardware.network_link
+            link = hardware.domain_link.name if inside or network is None else network.name
+            found.append(AxisPlace(axis, size, stride, link, inside))
+    return tuple(found)
+
+
+def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart:
+    """One row of the machine an axis: the group of the first device filled, its fellow groups outlined."""
+    places = axis_places(strategy, hardware)
+    drawn = min(strategy.devices, MOST_DEVICES)
+    columns = min(hardware.domain_size, WIDEST, strategy.devices)
+    values = [_device(place, device, hardware, columns) for place in places for device in range(drawn)]
+    rows = max((value["row"] for value in values), default=0) + 1
+    note = f"Only the first {drawn} of {strategy.devices} devices are drawn." if drawn < strategy.devices else ""
+    says = (
+        "Devices of the machine as squares, one panel an axis; filled squares are the group of the first device. "
+        + "; ".join(place.words for place in places)
+    )
+    return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, rows, columns), _figures(places), note)
+
+
+def _device(place: AxisPlace, device: int, hardware: HardwareSpec, columns: int) -> dict[str, Any]:
+    domain, local = divmod(device, hardware.domain_size)
+    rows_a_domain = -(-hardware.domain_size // columns)
+    member = device // place.stride % place.size
+    group = device - member * place.stride
+    return {
+        "panel": place.words,
+        "row": domain * rows_a_domain + local // columns,
+        "column": local % columns,
+        "device": device,
+        "domain": domain,
+        "node": device // hardware.node_size,
+        "rank": member,
+        "group": "its group" if group == 0 else "other groups",
+    }
+
+
+def _spec(values: list[dict[str, Any]], places: tuple[AxisPlace, ...], rows: int, columns: int) -> dict[str, Any]:
+    return {
+        "data": {"values": values},
+        "facet": {
+            "row": {
+                "field": "panel",
+                "type": "nominal",
+                "sort": [place.words for place in places],
+                "title": None,
+                "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": 6},
+            }
+        },
+        "spacing": 18,
+        "spec": {
+            "width": CELL_PIXELS * columns,
+            "height": CELL_PIXELS * rows,
+            "layer": [
+                {
+                    "mark": {"type": "rect", "stroke": "currentColor", "strokeWidth": 1, "cornerRadius": 3},
+                    "encoding": {
+                        "fillOpacity": {
+                            "field": "group",
+                            "type": "nominal",
+                            "scale": {"domain": ["its group", "other groups"], "range": [1, 0.12]},
+                            "legend": None,
+                        },
+                        "color": {"value": PALETTE[0]},
+                        "tooltip": [
+                            {"field": name, "type": "nominal"} for name in ("device", "domain", "node", "rank", "group")
+                        ],
+                    },
+                }
+            ],
+            "encoding": {
+                "x": {"field": "column", "type": "ordinal", "title": None, "axis": None, "scale": {"paddingInner": 0.18}},
+                "y": {
+                    "field": "row",
+                    "type": "ordinal",
+                    "title": None,
+                    "axis": {"title": None, "labels": False, "ticks": False, "domain": False},
+                    "scale": {"paddingInner": 0.18},
+                },
+            },
+        },
+    }
+
+
+def _figures(places: tuple[AxisPlace, ...]) -> Figures:
+    rows = tuple(
+        (place.axis, str(place.size), str(place.stride), place.link, "inside a domain" if place.inside else "across domains")
+        for place in places
+    )
+    return Figures(("axis", "size", "devices apart", "link", "where"), rows)
