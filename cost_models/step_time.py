@@ -116,6 +116,18 @@ class StepTime:
     def _layer_backward_memory(self) -> Floats:
         return self._layer_memory(BACKWARD_STREAM_PASSES, 4.0)
 
+    @property
+    def layer_forward(self) -> Floats:
+        """One layer of one microbatch forward, collectives apart."""
+        return self._layer_forward_gemm + self._forward_attention.total_s + self._layer_forward_memory
+
+    @property
+    def layer_backward(self) -> Floats:
+        """One layer of one microbatch backward, with what is repeated before it, collectives apart."""
+        again = self._layer_again_gemm + self._forward_attention.total_s * recomputes_attention(self.layout)
+        repeated = np.where(self._repeats, again + self._layer_forward_memory, 0.0)
+        return repeated + self._layer_backward_gemm + self._backward_attention.total_s + self._layer_backward_memory
+
     @cached_property
     def gemm(self) -> Floats:
         """Matrix products of the layers, forward and backward."""
@@ -132,10 +144,15 @@ class StepTime:
         return self._passes * (self._layer_forward_memory + self._layer_backward_memory)
 
     @cached_property
+    def _repeats(self) -> Floats:
+        """1 where the backward pass repeats anything of a layer beyond norms and activations of what is kept."""
+        return 1.0 - 1.0 * (recomputed_matrix_parameters(self.layout) == 0) * ~recomputes_attention(self.layout)
+
+    @cached_property
     def recompute(self) -> Floats:
         """What rematerialisation repeats: products, attention, memory-bound work."""
         attention = self._forward_attention.total_s * recomputes_attention(self.layout)
-        return self._passes * (self._layer_again_gemm + attention + self._layer_forward_memory)
+        return self._passes * (self._layer_again_gemm + attention + self._layer_forward_memory * self._repeats)
 
     @cached_property
     def loss(self) -> Floats:
@@ -156,7 +173,7 @@ class StepTime:
         return self._memory(update + sums, 1.0)
 
     @cached_property
-    def _terms(self) -> list[tuple[Term, Floats]]:
+    def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
         """Collectives that some row has, with the time of one call."""
         network = Network(self.layout, self.rates)
         return [(term, network.seconds(term)) for term in terms_of(self.layout) if np.any(term.calls > 0)]
@@ -164,7 +181,7 @@ class StepTime:
     def _of(self, *purposes: str) -> Floats:
         """All of a step's time in the collectives of these purposes, nothing hidden."""
         total = np.zeros(len(self.layout.table))
-        for term, seconds in self._terms:
+        for term, seconds in self.terms_with_seconds:
             if term.purpose in purposes:
                 total = total + term.calls * seconds
         return total
@@ -177,7 +194,7 @@ class StepTime:
         total = self._of("tables")
         forward = self._layer_forward_gemm + self._layer_forward_memory
         windows = {"all-gather": forward, "reduce-scatter": self._layer_backward_gemm}
-        for term, seconds in self._terms:
+        for term, seconds in self.terms_with_seconds:
             if term.purpose in {"weights", "key-value-weights"}:
                 exposed = first * seconds + np.maximum((1 - first) * seconds - windows[term.op], 0.0)
                 total = total + term.calls * exposed
@@ -192,7 +209,7 @@ class StepTime:
     def comm_context(self) -> Floats:
         """Ring hops beyond the kernel beside them; gathers and all-to-alls of the other schemes in full."""
         total = self._of("kv-gather", "ulysses-query", "ulysses-key-value")
-        for term, hop in self._terms:
+        for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring":
                 total = total + self._hops(term, hop)
             elif term.purpose == "kv-gradients":

@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.attention_pass import attention_pass_seconds
 from cost_models.estimate import EstimateTable, estimate
+from cost_models.layer_pass import layer_pass_seconds
 from cost_models.layout import Floats
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -32,10 +33,24 @@ def predict(cases: Sequence[Case], parts: Sequence[Part], memory_figure: MemoryF
     for (_, part), members in groups.items():
         setting = cases[members[0]].setting
         table = StrategyTable.from_strategies([cases[i].strategy for i in members])
-        found = _steps(setting, table, memory_figure) if part == "step" else _attention(setting, table, part)
+        found = _priced(setting, table, part=part, memory_figure=memory_figure)
         for index, prediction in zip(members, found, strict=True):
             results[index] = prediction
     return results
+
+
+def _priced(setting: Setting, table: StrategyTable, *, part: Part, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
+    if part == "step":
+        return _steps(setting, table, memory_figure)
+    if part.startswith("layer"):
+        return _layer(setting, table, part)
+    return _attention(setting, table, part)
+
+
+def _layer(setting: Setting, table: StrategyTable, part: Part) -> list[dict[str, Prediction]]:
+    forward, backward = layer_pass_seconds(setting, table)
+    seconds = forward if part == "layer-forward" else backward
+    return [dict.fromkeys(CONVENTIONS, {"step_s": float(value)}) for value in seconds]
 
 
 def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
