@@ -12,7 +12,9 @@ from planner.bench import Bench
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import knob_options, output_format, request_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
+from planner.cli.page import leave_report
 from planner.cli.progress import ProgressWatcher
+from planner.cost import Cost
 from planner.emit import make_plan
 from planner.flat import flat_row
 from planner.measure.pool import PoolLimits
@@ -43,6 +45,7 @@ class SearchOptions(RequestOptions):
     study: str | None
     out: str | None
     toolchain: str | None
+    price: float | None = None
     output: str
 
 
@@ -65,6 +68,7 @@ class SearchOptions(RequestOptions):
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
 @knob_options
 @output_format
 def command(**options: Any) -> int:
@@ -85,7 +89,11 @@ def command(**options: Any) -> int:
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)
     _save(result, folder, request, toolchain)
-    _print(result, folder, parsed.output)
+    _print(result, folder, output=parsed.output, price=parsed.price)
+    if stage != "modelled" or parsed.out:
+        page = leave_report(folder.path, parsed.price)
+        if page is not None and parsed.output == "table":
+            print_view(f"report: {page}")
     return 0 if result.winner else EXIT_NOTHING_FITS
 
 
@@ -94,12 +102,13 @@ def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolc
     folder.save(result.to_json(), plan)
 
 
-def _print(result: SearchResult, folder: RunFolder, output: str) -> None:
+def _print(result: SearchResult, folder: RunFolder, *, output: str, price: float | None) -> None:
+    cost = Cost.of(result.winner, result.request.hardware, price) if result.winner else None
     if output == "json":
-        print_json(result.to_json())
+        print_json(result.to_json() | {"cost": cost.to_json() if cost else None})
     elif output == "csv":
         print_csv([flat_row(candidate) for candidate in result.candidates])
     else:
         print_view(search_view(result))
-        if result.winner:
-            print_view(f"\nplan: {folder.plan_file}")
+        if cost:
+            print_view(f"\n{cost.says}\nplan: {folder.plan_file}")

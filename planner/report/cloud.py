@@ -13,6 +13,8 @@ from planner.what_if.sweep import Priced
 
 BEST, SAMPLE = 250, 500
 """Rows kept by rank, and at random among the others: more dots would hide each other and weigh on the page."""
+HIGHEST = 4
+"""Rows above so many budgets are not drawn: far from fitting, they would squeeze what matters."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ def cloud(request: SearchRequest, backends: tuple[str, ...]) -> tuple[Dot, ...]:
     rows = np.flatnonzero(fits)
     costs = Costs(space.estimates.step_s[rows], space.need[rows], space.devices[rows].astype(np.float64))
     front[rows[pareto_front(costs)]] = True
-    chosen = np.unique(np.concatenate([np.flatnonzero(front)[:BEST], space.order[:BEST], _sample(len(fits))]))
+    order = space.order[fits[space.order]]
+    drawn = np.flatnonzero(space.need <= HIGHEST * request.budget_bytes)
+    chosen = np.unique(np.concatenate([np.flatnonzero(front)[:BEST], order[:BEST], drawn[_sample(len(drawn))]]))
     return tuple(_dot(space, int(row), fits=bool(fits[row]), front=bool(front[row])) for row in chosen)
 
 

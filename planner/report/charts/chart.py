@@ -59,7 +59,10 @@ class Chart:
 
 def _wide(width: int | str, spec: dict[str, Any]) -> dict[str, Any]:
     """The specification with ``width`` where it leaves its own open (None)."""
-    return spec | {"width": width} if "width" in spec else spec
+    if "width" not in spec:
+        return spec
+    fit = {"autosize": {"type": "fit-x", "contains": "padding"}} if width == "container" else {}
+    return spec | {"width": width} | fit
 
 
 def look(ink: str) -> dict[str, Any]:

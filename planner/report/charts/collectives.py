@@ -36,7 +36,7 @@ def collectives(found: Explanation) -> Chart | None:
             )
     spec = {
         "width": None,
-        "height": {"step": 15},
+        "height": (36 if compiled else 24) * len(lines),
         "data": {"values": values},
         "mark": {"type": "bar", "cornerRadius": 1},
         "encoding": {

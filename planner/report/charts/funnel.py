@@ -26,7 +26,7 @@ def funnel(run: Run) -> Chart | None:
     order = [stage for stage, _ in stages]
     spec = {
         "width": None,
-        "height": {"step": 30},
+        "height": 30 * len(stages),
         "data": {"values": values},
         "encoding": {
             "y": {"field": "stage", "type": "nominal", "sort": order, "title": None},

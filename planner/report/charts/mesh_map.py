@@ -14,7 +14,9 @@ WIDEST = 36
 """Devices a row; a larger domain wraps."""
 MOST_DEVICES = 512
 """Devices that are drawn: beyond this the picture repeats itself."""
-CELL_PIXELS = 20
+LEAST_PIXELS, MOST_PIXELS, ROOM_PIXELS = 20, 36, 720
+HEADER_PIXELS = 300
+"""Room for a panel's words."""
 
 
 @dataclass(frozen=True)
@@ -54,74 +56,57 @@ def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart:
     drawn = min(strategy.devices, MOST_DEVICES)
     columns = min(hardware.domain_size, WIDEST, strategy.devices)
     values = [_device(place, device, hardware, columns) for place in places for device in range(drawn)]
-    rows = max((value["row"] for value in values), default=0) + 1
     note = f"Only the first {drawn} of {strategy.devices} devices are drawn." if drawn < strategy.devices else ""
     says = (
         "Devices of the machine as squares, one panel an axis; filled squares are the group of the first device. "
         + "; ".join(place.words for place in places)
     )
-    return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, rows, columns), _figures(places), note)
+    return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, columns), _figures(places), note)
 
 
 def _device(place: AxisPlace, device: int, hardware: HardwareSpec, columns: int) -> dict[str, Any]:
     domain, local = divmod(device, hardware.domain_size)
-    rows_a_domain = -(-hardware.domain_size // columns)
     member = device // place.stride % place.size
-    group = device - member * place.stride
+    first = local // columns * columns
     return {
         "panel": place.words,
-        "row": domain * rows_a_domain + local // columns,
+        "row": f"domain {domain}" if columns == hardware.domain_size else f"domain {domain}, from {first}",
         "column": local % columns,
         "device": device,
         "domain": domain,
         "node": device // hardware.node_size,
         "rank": member,
-        "group": "its group" if group == 0 else "other groups",
+        "group": "its group" if device == member * place.stride else "other groups",
     }
 
 
-def _spec(values: list[dict[str, Any]], places: tuple[AxisPlace, ...], rows: int, columns: int) -> dict[str, Any]:
+def _spec(values: list[dict[str, Any]], places: tuple[AxisPlace, ...], columns: int) -> dict[str, Any]:
+    rows = list(dict.fromkeys(value["row"] for value in values))
+    pixels = max(LEAST_PIXELS, min(MOST_PIXELS, ROOM_PIXELS // max(columns, 1)))
+    fill = {"field": "group", "type": "ordinal", "scale": {"domain": ["its group", "other groups"], "range": [1, 0.12]}}
+    apart = {"scale": {"paddingInner": 0.18}, "title": None}
+    header = {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": 6}
     return {
         "data": {"values": values},
         "facet": {
-            "row": {
-                "field": "panel",
-                "type": "nominal",
-                "sort": [place.words for place in places],
-                "title": None,
-                "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": 6},
-            }
+            "field": "panel",
+            "type": "nominal",
+            "sort": [place.words for place in places],
+            "title": None,
+            "header": header,
         },
-        "spacing": 18,
+        "columns": max(1, ROOM_PIXELS // max(pixels * columns, HEADER_PIXELS)),
+        "spacing": 24,
         "spec": {
-            "width": CELL_PIXELS * columns,
-            "height": CELL_PIXELS * rows,
-            "layer": [
-                {
-                    "mark": {"type": "rect", "stroke": "currentColor", "strokeWidth": 1, "cornerRadius": 3},
-                    "encoding": {
-                        "fillOpacity": {
-                            "field": "group",
-                            "type": "nominal",
-                            "scale": {"domain": ["its group", "other groups"], "range": [1, 0.12]},
-                            "legend": None,
-                        },
-                        "color": {"value": PALETTE[0]},
-                        "tooltip": [
-                            {"field": name, "type": "nominal"} for name in ("device", "domain", "node", "rank", "group")
-                        ],
-                    },
-                }
-            ],
+            "width": pixels * columns,
+            "height": pixels * len(rows),
+            "mark": {"type": "rect", "stroke": "currentColor", "strokeWidth": 1, "cornerRadius": 3},
             "encoding": {
-                "x": {"field": "column", "type": "ordinal", "title": None, "axis": None, "scale": {"paddingInner": 0.18}},
-                "y": {
-                    "field": "row",
-                    "type": "ordinal",
-                    "title": None,
-                    "axis": {"title": None, "labels": False, "ticks": False, "domain": False},
-                    "scale": {"paddingInner": 0.18},
-                },
+                "x": {"field": "column", "type": "ordinal", "axis": None, **apart},
+                "y": {"field": "row", "type": "ordinal", "sort": rows, "axis": {"ticks": False, "domain": False}, **apart},
+                "fillOpacity": {**fill, "legend": None},
+                "color": {"value": PALETTE[0]},
+                "tooltip": [{"field": name, "type": "nominal"} for name in ("device", "domain", "node", "rank", "group")],
             },
         },
     }

@@ -91,19 +91,19 @@ def _spec(values: list[dict[str, Any]], budget_gib: float) -> dict[str, Any]:
                     },
                     "size": {
                         "field": "kind",
-                        "type": "nominal",
+                        "type": "ordinal",
                         "scale": {"domain": list(KINDS), "range": [34, 150, 320]},
                         "legend": None,
                     },
                     "opacity": {
                         "field": "kind",
-                        "type": "nominal",
+                        "type": "ordinal",
                         "scale": {"domain": list(KINDS), "range": [0.32, 0.95, 1]},
                         "legend": None,
                     },
                     "strokeWidth": {
                         "field": "kind",
-                        "type": "nominal",
+                        "type": "ordinal",
                         "scale": {"domain": list(KINDS), "range": [0, 0.8, 2.4]},
                         "legend": None,
                     },

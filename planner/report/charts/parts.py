@@ -47,7 +47,7 @@ def _bars(run: Run, name: str, title: str, *, key: str, scale: float, unit: str)
     )
     spec = {
         "width": None,
-        "height": {"step": BAR_PIXELS},
+        "height": BAR_PIXELS * max(len(shown), 1),
         "data": {"values": values},
         "mark": {"type": "bar", "cornerRadius": 1},
         "encoding": {

@@ -46,7 +46,7 @@ def predictions(run: Run) -> Chart | None:
     largest = max(0.05, *(abs(value["error"]) for value in values if isinstance(value["error"], float))) * 1.15
     spec = {
         "width": None,
-        "height": {"step": 24},
+        "height": 24 * len({value["candidate"] for value in values}),
         "data": {"values": values},
         "encoding": {
             "y": {"field": "candidate", "type": "nominal", "sort": None, "title": None},
