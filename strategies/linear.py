@@ -75,12 +75,10 @@ def _column_forward(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gat
 
 def _column_backward(residuals: Any, dys: Columns, *, how: tuple[Gather, ...]) -> tuple[Float[Array, "R D"], Shards]:
     h_UD, weights = residuals
-    dh_UD = sum(_flat(dy) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True))
-    dshards = []
-    for gather, weight, dy in zip(how, weights, dys, strict=True):
-        dweight = jnp.matmul(h_UD.T, _flat(dy), preferred_element_type=gather.numerics.reduce)
-        dshards.append(gather.distribute(dweight.reshape(weight.shape)))
-    return reduce_scatter(dh_UD, TENSOR), tuple(dshards)
+    dh_RD = reduce_scatter(sum(_flat(dy) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True)), TENSOR)
+    dweights = [_gradient(h_UD, dy, like=weight, how=gather) for gather, weight, dy in zip(how, weights, dys, strict=True)]
+    dh_RD, dweights = lax.optimization_barrier((dh_RD, dweights))
+    return dh_RD, tuple(gather.distribute(dweight) for gather, dweight in zip(how, dweights, strict=True))
 
 
 def row(y: Float[Array, "U ..."], shard: Float[Array, "d ..."], *, how: Gather) -> Float[Array, "R D"]:
@@ -98,6 +96,16 @@ def _row_backward(
 ) -> tuple[Float[Array, "U ..."], Float[Array, "d ..."]]:
     y, weight = residuals
     dx_UD = all_gather(dx_RD, TENSOR)
-    dy = (dx_UD @ _flat(weight)).reshape(y.shape)
-    dweight = jnp.matmul(dx_UD.T, _flat(y), preferred_element_type=how.numerics.reduce)
-    return dy, how.distribute(dweight.reshape(weight.shape))
+    dx_UD, dweight = lax.optimization_barrier((dx_UD, _gradient(dx_UD, y, like=weight, how=how)))  # y ends before dy begins
+    return (dx_UD @ _flat(weight)).reshape(y.shape), how.distribute(dweight)
+
+
+def _gradient(
+    h_UD: Float[Array, "U D"], dy: Float[Array, "U ..."], *, like: Float[Array, "D ..."], how: Gather
+) -> Float[Array, "D ..."]:
+    """The whole gradient of a matrix, before any reduction.
+
+    Callers tie it to what the backward pass goes on with. Nothing else waits for it, so the compiler would leave all of a
+    layer's gradients to the end, and keep every operand of theirs alive till then: 1 GB of Llama 3 8B's layer at 16384 tokens.
+    """
+    return jnp.matmul(h_UD.T, _flat(dy), preferred_element_type=how.numerics.reduce).reshape(like.shape)

@@ -23,6 +23,10 @@ def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
 
 
 def remat(layer: Callable[..., Any], policy: RematName) -> Callable[..., Any]:
-    """The layer under a policy. It runs inside a scan, whose loop already keeps the compiler from merging both passes."""
+    """The layer under a policy.
+
+    jax ties what is computed again to the cotangent that needs it. Inside a scan that looks needless, but XLA peels the first
+    turn off the backward loop to pipeline its reductions, and would run that layer again while the loss holds the memory.
+    """
     saved = jax.checkpoint_policies.save_only_these_names(*REMAT_POLICIES[policy])
-    return jax.checkpoint(layer, policy=saved, prevent_cse=False)
+    return jax.checkpoint(layer, policy=saved, prevent_cse=True)

@@ -10,8 +10,9 @@ Inside ``shard_map``: all lengths are local.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -26,7 +27,18 @@ from strategies.schemes.pattern import Pattern
 from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
-_hop = partial(shift, axis=CONTEXT)
+Total = TypeVar("Total")
+
+
+class Chunk(NamedTuple):
+    """The chunk in hand: keys and values in one buffer, and the rank that they belong to."""
+
+    kv: Float[Array, "2 B T K H"]
+    owner: Int[Array, ""]
+
+    def next(self) -> Chunk:
+        """What arrives when every rank passes on what it holds."""
+        return Chunk(shift(self.kv, CONTEXT), (self.owner - 1) % lax.axis_size(CONTEXT))
 
 
 def ring_attention(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> Float[Array, "B T N H"]:
@@ -34,43 +46,43 @@ def ring_attention(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *,
     return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv)
 
 
-def _owner(rank: Int[Array, ""], hops: int | Array) -> Int[Array, ""]:
-    """Whose keys are here after so many hops."""
-    return (rank - hops) % lax.axis_size(CONTEXT)
-
-
 def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
-    rank, last = staged_with(lax.axis_index(CONTEXT), q), lax.axis_size(CONTEXT) - 1
-    coming = _hop(kv)
+    own = Chunk(kv, staged_with(lax.axis_index(CONTEXT), q))
+    coming = own.next()
     merged = Merged.of(pattern.kernel.forward(q, kv, mask="causal"))
 
-    def hop(j: Array, carry: tuple[Array, Merged]) -> tuple[Array, Merged]:
-        here, merged = carry
-        return _hop(here), merged.with_chunk(pattern.forward(q, here, owner=_owner(rank, j)))
+    def visit(chunk: Chunk, merged: Merged) -> Merged:
+        return merged.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner))
 
-    if last > 0:
-        here, merged = lax.fori_loop(1, last, hop, (coming, merged))
-        merged = merged.with_chunk(pattern.forward(q, here, owner=_owner(rank, last)))
+    merged = _round(visit, coming, merged)
     o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
-    return o, (q, kv, coming, Attended(o, lse))
+    return o, (q, own, coming, Attended(o, lse))
 
 
 def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
-    q, kv, coming, attended = residuals
-    rank, last = lax.axis_index(CONTEXT), lax.axis_size(CONTEXT) - 1
-    local = pattern.kernel.backward(q, kv, attended=attended, do=do, mask="causal")
+    q, own, coming, attended = residuals
+    local = pattern.kernel.backward(q, own.kv, attended=attended, do=do, mask="causal")
     total = Gradients(*(part.astype(jnp.float32) for part in local))
 
-    def visit(here: Array, total: Gradients, *, owner: Int[Array, ""]) -> Gradients:
-        arrived = _hop(total.dkv)
-        chunk = pattern.backward(q, here, attended=attended, do=do, owner=owner)
-        return Gradients(total.dq + chunk.dq, arrived + chunk.dkv)
+    def visit(chunk: Chunk, total: Gradients) -> Gradients:
+        arrived = shift(total.dkv, CONTEXT)
+        part = pattern.backward(q, chunk.kv, attended=attended, do=do, owner=chunk.owner)
+        return Gradients(total.dq + part.dq, arrived + part.dkv)
 
-    def hop(j: Array, carry: tuple[Array, Gradients]) -> tuple[Array, Gradients]:
-        here, total = carry
-        return _hop(here), visit(here, total, owner=_owner(rank, j))
+    total = _round(visit, coming, total)
+    return total.dq.astype(q.dtype), shift(total.dkv, CONTEXT).astype(q.dtype)
 
-    if last > 0:
-        here, total = lax.fori_loop(1, last, hop, (coming, total))
-        total = visit(here, total, owner=_owner(rank, last))
-    return total.dq.astype(q.dtype), _hop(total.dkv).astype(kv.dtype)
+
+def _round(visit: Callable[[Chunk, Total], Total], coming: Chunk, total: Total) -> Total:
+    """Visit the chunks of all other ranks. The last one is not passed on."""
+    others = lax.axis_size(CONTEXT) - 1
+
+    def hop(_: Array, carry: tuple[Chunk, Total]) -> tuple[Chunk, Total]:
+        chunk, total = carry
+        coming = chunk.next()
+        return coming, visit(chunk, total)
+
+    if others == 0:
+        return total
+    last, total = lax.fori_loop(1, others, hop, (coming, total))
+    return visit(last, total)
