@@ -37,6 +37,11 @@ class Run:
         return next((candidate for candidate in self.candidates if candidate.best.fits), None)
 
     @property
+    def shown(self) -> tuple[Candidate, ...]:
+        """The candidates, or where there is none what came closest."""
+        return self.candidates or ((self.nearest_miss,) if self.nearest_miss is not None else ())
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """Backends that the run's candidates have; the hardware's first where it has none."""
         seen = {candidate.strategy.backend for candidate in self.candidates}

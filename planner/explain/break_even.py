@@ -32,9 +32,11 @@ def break_evens(request: SearchRequest, strategy: Strategy, winner: Strategy) ->
     """For each quantity the nearest value, in doublings from the request's own, at which the strategy fits and is faster."""
     found = []
     for quantity in (_sequence, _batch, _bandwidth, _memory):
-        even = next((made for made in quantity(request) if _wins(made.request, strategy, winner)), None)
-        if even is not None:
-            found.append(BreakEven(even.quantity, even.value, even.says))
+        for tried in quantity(request):
+            how = _wins(tried.request, strategy, winner)
+            if how is not None:
+                found.append(BreakEven(tried.quantity, tried.value, f"{tried.says}{how}"))
+                break
     return tuple(found)
 
 
@@ -46,18 +48,20 @@ class _Tried:
     request: SearchRequest
 
 
-def _wins(request: SearchRequest, strategy: Strategy, winner: Strategy) -> bool:
-    """Whether the strategy is valid and fits, and the winner is slower or does not fit there."""
+def _wins(request: SearchRequest, strategy: Strategy, winner: Strategy) -> str | None:
+    """How the strategy wins there: faster (no more words), or because the winner is no match; None where it does not."""
     setting = setting_of(request)
     if broken_rules(setting, strategy):
-        return False
+        return None
     priced = estimate(setting, StrategyTable.from_strategies([strategy, winner]))
     if not priced.fits[0]:
-        return False
-    if broken_rules(setting, winner) or not priced.fits[1]:
-        return True
+        return None
+    if broken_rules(setting, winner):
+        return ", where the winner is against a rule"
+    if not priced.fits[1]:
+        return ", where the winner does not fit"
     each = (strategy.devices, winner.devices) if request.objective == "tokens_per_s_per_device" else (1, 1)
-    return bool(priced.step_s[0] * each[0] < priced.step_s[1] * each[1])
+    return "" if priced.step_s[0] * each[0] < priced.step_s[1] * each[1] else None
 
 
 def _outwards() -> Iterator[float]:

@@ -153,7 +153,7 @@ def compare(run: Run, first: Strategy, second: Strategy) -> Comparison:
 
 def _candidate(run: Run, strategy: Strategy | None) -> Candidate:
     if strategy is None:
-        found = run.winner or (run.candidates[0] if run.candidates else run.nearest_miss)
+        found = run.winner or next(iter(run.shown), None)
         if found is None:
             from lcplan.errors import BadInputError
 

@@ -30,11 +30,11 @@ def named_strategy(text: str, run: Run) -> Strategy:
     """
     if text.strip().isdecimal():
         number = int(text)
-        if not 1 <= number <= len(run.candidates):
-            raise BadInputError(f"strategy {number}: the run has candidates 1 to {len(run.candidates)}")
-        return run.candidates[number - 1].strategy
+        if not 1 <= number <= len(run.shown):
+            raise BadInputError(f"strategy {number}: the run has candidates 1 to {len(run.shown)}")
+        return run.shown[number - 1].strategy
     mesh, fields = _parsed(text)
-    for candidate in run.candidates:
+    for candidate in run.shown:
         strategy = candidate.strategy
         if strategy.mesh == mesh and all(str(getattr(strategy, name)) == str(value) for name, value in fields.items()):
             return strategy
@@ -65,7 +65,7 @@ def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
 def _made(run: Run, mesh: Mesh, fields: dict[str, Any]) -> Strategy:
     options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends), mesh.sizes)
     sizes = {"microbatches": options.microbatches[-1], "loss_chunk_tokens": options.loss_chunk_tokens[-1]}
-    base = (run.winner or run.candidates[0]).strategy.model_dump() if run.candidates else {"backend": run.backends[0]}
+    base = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {"backend": run.backends[0]}
     data = base | {"mesh": mesh} | sizes | fields
     from pydantic import ValidationError
 

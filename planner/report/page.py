@@ -46,7 +46,7 @@ class Report:
         BadInputError
             The run has no candidate at all, so that there is nothing to draw.
         """
-        if not run.candidates and run.nearest_miss is None:
+        if not run.shown:
             raise BadInputError(f"{run.path}: every strategy was rejected by a rule, so there is nothing to report on")
         found = explain(run, price_usd_per_device_hour=price_usd_per_device_hour)
         made = (

@@ -37,7 +37,9 @@ def answer(found: Explanation) -> str:
     lines = "".join(element("li", text(line)) for line in found.trouble)
     trouble = element("ul", lines, attributes={"class": "trouble", "aria-label": "Warnings"}) if lines else ""
     changes = _changes(run) if not won else ""
-    inner = element("p", verdict, attributes={"class": "verdict"}) + label + facts + trouble + changes
+    inner = (
+        element("p", verdict, attributes={"class": "verdict" if won else "verdict over"}) + label + facts + trouble + changes
+    )
     return (
         heading
         + element("p", text(_asked(run)), attributes={"class": "asked"})
@@ -106,10 +108,10 @@ def candidates(run: Run) -> str:
     """The table of candidates; rows carry what the page's filters read."""
     headings = ("#", "mesh", "scheme", "remat", "backend", "microbatches", "step", "tokens/s", "memory", "fits", "rung")
     head = "".join(element("th", text(heading), attributes={"scope": "col"}) for heading in headings)
-    rows = "".join(_candidate_row(number, candidate, run) for number, candidate in enumerate(run.candidates, start=1))
+    rows = "".join(_candidate_row(number, candidate, run) for number, candidate in enumerate(run.shown, start=1))
     count = element(
         "p",
-        f"{len(run.candidates)} of {len(run.candidates)} shown",
+        f"{len(run.shown)} of {len(run.shown)} shown",
         attributes={"id": "shown", "role": "status", "class": "note"},
     )
     caption = element("caption", "Candidates, best first")

@@ -17,7 +17,7 @@ KINDS = ("priced", "candidate", "winner")
 
 def pareto(run: Run, dots: tuple[Dot, ...]) -> Chart:
     """All of a run's candidates over a sample of the priced strategies."""
-    values = [_dot(dot) for dot in dots] + [_candidate(run, candidate) for candidate in run.candidates]
+    values = [_dot(dot) for dot in dots] + [_candidate(run, candidate) for candidate in run.shown]
     return Chart(
         name="pareto",
         title="Step time against memory",
@@ -176,6 +176,6 @@ def _figures(run: Run) -> Figures:
             "yes" if candidate.best.fits else "no",
             candidate.best.rung,
         )
-        for number, candidate in enumerate(run.candidates, start=1)
+        for number, candidate in enumerate(run.shown, start=1)
     )
     return Figures(("#", "strategy", "step", "memory with allowance", "fits", "rung"), rows)

@@ -23,7 +23,7 @@ def time_parts(run: Run) -> Chart:
 
 
 def _bars(run: Run, name: str, title: str, *, key: str, scale: float, unit: str) -> Chart:
-    shown = run.candidates[:SHOWN]
+    shown = run.shown[:SHOWN]
     parts = _parts(shown, key)
     labels = [f"{number}  {short_label(candidate)}" for number, candidate in enumerate(shown, start=1)]
     values = [

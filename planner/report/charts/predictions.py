@@ -12,7 +12,7 @@ def predictions(run: Run) -> Chart | None:
     """Relative errors as dots on a line; None where nothing was compiled or timed."""
     values: list[dict[str, str | float]] = []
     rows: list[tuple[str, ...]] = []
-    for number, candidate in enumerate(run.candidates, start=1):
+    for number, candidate in enumerate(run.shown, start=1):
         label = f"{number}  {short_label(candidate)}"
         memory, step = candidate.estimate["memory_bytes"]["total"], candidate.estimate["step_s"]
         compiled = candidate.compiled.total_bytes if candidate.compiled else None
