@@ -1,13 +1,22 @@
 """Requests that the planner's tests share."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lcplan import catalog
 from lcplan.workload import Workload
+from planner.bench import Bench
+from planner.candidate import Candidate, rank
+from planner.emit import make_plan
 from planner.filters import Filters, parse_mesh
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest, make_request
+from planner.run_folder import RunFolder
+from planner.search import Effort, search
 
 Ask = Callable[..., SearchRequest]
 
@@ -30,3 +39,40 @@ def ask() -> Ask:
         return make_request(data | more)
 
     return _ask
+
+
+@pytest.fixture
+def finished_run(tmp_path, ask) -> Callable[..., Path]:
+    """The folder of a search at stage modelled, written as the command writes it; ``evidence`` may add to each candidate."""
+
+    def _finished(request: SearchRequest | None = None, *, evidence: Callable[[Candidate], Candidate] | None = None) -> Path:
+        asked = request or ask("llama3-8b", "dgx-h100x2", seq=131072, batch=8, devices=16)
+        result = search(Bench(asked, OFFLINE, PoolLimits(jobs=1)), Effort("modelled", 6), Silent())
+        if evidence is not None:
+            ranked = rank([evidence(candidate) for candidate in result.candidates], asked.objective)
+            result = replace(result, candidates=tuple(ranked))
+        folder = RunFolder.open(str(tmp_path / "run"), asked)
+        folder.save(result.to_json(), make_plan(asked, result.winner, OFFLINE) if result.winner else None)
+        return folder.path
+
+    return _finished
+
+
+class Silent:
+    """A watcher that nobody watches."""
+
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def finished(self, candidate: Candidate) -> None:
+        pass
+
+
+OFFLINE = Toolchain(
+    python="python",
+    jax="0.10.1",
+    versions={"jax": "0.10.1"},
+    targets={"gpu": True, "tpu": True, "cpu": True},
+    backends={"nccl": True, "nvshmem": True, "symmetric": True, "ici": True, "host": True},
+)
+"""A toolchain that has everything, so that what a test sees does not depend on what is installed."""

@@ -50,9 +50,11 @@ def axis_places(strategy: Strategy, hardware: HardwareSpec) -> tuple[AxisPlace, 
     return tuple(found)
 
 
-def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart:
-    """One row of the machine an axis: the group of the first device filled, its fellow groups outlined."""
+def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart | None:
+    """One picture of the machine an axis: the group of the first device filled. None for one device, which has no axis."""
     places = axis_places(strategy, hardware)
+    if not places:
+        return None
     drawn = min(strategy.devices, MOST_DEVICES)
     columns = min(hardware.domain_size, WIDEST, strategy.devices)
     values = [_device(place, device, hardware, columns) for place in places for device in range(drawn)]
