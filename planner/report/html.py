@@ -38,7 +38,7 @@ def _cells(row: Sequence[str]) -> Iterable[str]:
 
 def data_script(name: str, value: Any) -> str:
     """JSON for the page's script; it cannot end the element early."""
-    raw = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\!--")
+    raw = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json" id="{text(name)}">{raw}</script>'
 
 

@@ -1,0 +1,153 @@
+"""The report without a browser: one file, no address in it that a page would ask, everything escaped, files of charts."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from lcplan.errors import StageFailedError
+from lcplan.strategy import Mesh, Strategy
+from planner.report import renderer
+from planner.report.charts.mesh_map import axis_places, mesh_map
+from planner.report.cloud import cloud
+from planner.report.html import copyable, data_script, element
+from planner.report.page import Report, write_report
+from planner.report.plots import write_plots
+from planner.run_read import read_run
+
+MOST_BYTES = 5 * 10**6
+needs_renderer = pytest.mark.skipif(not renderer.available(), reason='needs the extra "report"')
+
+
+@pytest.fixture
+def run(finished_run):
+    return read_run(finished_run())
+
+
+@needs_renderer
+def test_one_small_file_that_asks_nobody(run, tmp_path):
+    file = tmp_path / "deep" / "report.html"
+    write_report(Report.of(run), file)
+    page = file.read_text(encoding="utf-8")
+    assert len(page.encode()) < MOST_BYTES
+    outside = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.findall(r"""(?:src|href|action)=["'](?!#|data:)""", outside)
+    assert "default-src 'none'" in page
+    assert [file] == list(file.parent.iterdir())
+
+
+@needs_renderer
+def test_the_same_run_gives_the_same_page(run):
+    assert Report.of(run).html() == Report.of(run).html()
+
+
+@needs_renderer
+def test_the_page_has_every_part(run):
+    page = Report.of(run, price_usd_per_device_hour=2.0).html()
+    titles = re.findall(r"<h2[^>]*>([^<]+)</h2>", page)
+    for title in (
+        "Step time against memory",
+        "Candidates",
+        "Memory by part",
+        "Step time by part",
+        "The mesh on the hardware",
+        "From the space to the survivors",
+        "Collectives of the winner&#x27;s step",
+        "Why not another",
+        "What would change the answer",
+        "The plan",
+    ):
+        assert title in titles
+    assert run.winner.strategy.label in page
+    assert "USD" in page
+    for rule, example in run.rejected_examples.items():
+        assert f"rejected by rule {rule}" in page
+        assert element("td", re.sub("'", "&#x27;", example)) in page
+
+
+def test_charts_are_valid_and_have_their_figures(run):
+    report = Report.of(run)
+    assert {chart.name for chart in report.charts} == {"pareto", "memory", "time", "mesh", "funnel", "collectives"}
+    for chart in report.charts:
+        assert chart.figures.rows
+        assert {len(row) for row in chart.figures.rows} == {len(chart.figures.headings)}
+        assert chart.in_page()["description"] == chart.says
+        json.dumps(chart.alone(), allow_nan=False)
+
+
+def test_bars_are_the_estimates_parts(run):
+    memory = next(chart for chart in Report.of(run).charts if chart.name == "memory")
+    first = [value for value in memory.spec["data"]["values"] if value["candidate"].startswith("1 ")]
+    total = run.winner.estimate["memory_bytes"]["total"]
+    assert sum(value["value"] for value in first) * 2**30 == pytest.approx(total, rel=1e-4)
+
+
+def test_the_cloud_holds_the_front_and_the_winner(run):
+    dots = cloud(run.request, run.backends)
+    front = [dot for dot in dots if dot.front]
+    assert front
+    for dot in front:
+        assert not any(
+            d.fits and d.step_s < dot.step_s and d.need_bytes < dot.need_bytes and d.devices <= dot.devices for d in dots
+        )
+    assert min(dot.step_s for dot in dots if dot.fits) == pytest.approx(run.winner.estimate["step_s"])
+
+
+def test_the_mesh_map_says_which_axis_runs_over_what(run):
+    strategy = Strategy(mesh=Mesh(fsdp=2, context=4, tensor=2))
+    places = {place.axis: place for place in axis_places(strategy, run.request.hardware)}
+    assert (places["tensor"].stride, places["context"].stride, places["fsdp"].stride) == (1, 2, 8)
+    assert places["context"].link == "nvlink4"
+    assert places["fsdp"].link == "ndr-infiniband"
+    chart = mesh_map(strategy, run.request.hardware)
+    groups = {}
+    for value in chart.spec["data"]["values"]:
+        groups.setdefault(value["panel"].split(" ")[0], []).append(value["group"] == "its group")
+    assert {axis: sum(members) for axis, members in groups.items()} == {"fsdp": 2, "context": 4, "tensor": 2}
+    assert [device for device, mine in enumerate(groups["fsdp"]) if mine] == [0, 8]
+    assert mesh_map(Strategy(mesh=Mesh()), run.request.hardware) is None
+
+
+@needs_renderer
+def test_plots_are_pictures(run, tmp_path):
+    report = Report.of(run)
+    files = write_plots(replace(report, charts=report.charts[:2]), tmp_path / "plots")
+    assert [file.name for file in files] == ["pareto.png", "pareto.svg", "memory.png", "memory.svg"]
+    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert files[1].read_text().startswith("<svg")
+
+
+def test_text_from_outside_is_escaped():
+    evil = '</script><script>alert("x")</script>'
+    assert "<script>alert" not in copyable("name", "label", evil)
+    assert "<script>alert" not in data_script("name", {"a": evil})
+    assert json.loads(data_script("n", {"a": evil}).split(">", 1)[1].rsplit("<", 1)[0]) == {"a": evil}
+
+
+def test_without_the_extra_one_clear_message(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(renderer, "find_spec", lambda name: None)
+    with pytest.raises(StageFailedError, match=r'the report needs the extra: pip install "lcplan\[report\]"'):
+        write_report(Report.of(run), tmp_path / "report.html")
+    assert not list(tmp_path.glob("report.html"))
+
+
+@needs_renderer
+def test_the_bundle_is_made_once(monkeypatch, tmp_path):
+    made = []
+
+    class Converter:
+        def get_vega_embed_version(self):
+            return "0"
+
+        def javascript_bundle(self, snippet):
+            made.append(snippet)
+            return "script"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(renderer, "require", Converter)
+    assert [renderer.javascript(), renderer.javascript()] == ["script", "script"]
+    assert len(made) == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert renderer.javascript() == "script"
+    assert len(made) == 2
