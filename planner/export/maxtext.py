@@ -161,7 +161,7 @@ def _slices(job: Job) -> int:
 def split_slices(job: Job) -> dict[str, int]:
     """The part of each axis that crosses TPU slices (dcn); on GPU none, since its mesh is one row of devices."""
     left = _slices(job)
-    outer = {}
+    outer: dict[str, int] = {}
     for axis in job.strategy.axis_order:
         outer[axis] = gcd(left, getattr(job.strategy.mesh, axis))
         left //= outer[axis]

@@ -100,6 +100,20 @@ def _say_context(_: Setting, strategy: Strategy) -> str:
     )
 
 
+def _slices(setting: Setting, table: StrategyTable) -> Mask:
+    if setting.hardware.kind != "tpu":
+        return np.zeros(len(table), dtype=bool)
+    return table.data % np.maximum(1, table.devices // setting.hardware.domain_size) != 0
+
+
+def _say_slices(setting: Setting, strategy: Strategy) -> str:
+    count = strategy.devices // setting.hardware.domain_size
+    return (
+        f"{strategy.mesh.label} over {count} TPU slices: replica_dcn is exported as part of data, so data must "
+        f"be a multiple of {count}"
+    )
+
+
 LEVANTER = Trainer(
     name="levanter",
     title="Levanter 0.2.227",
@@ -107,7 +121,11 @@ LEVANTER = Trainer(
     version="0.2.227.dev40316220070",
     kinds=("gpu", "tpu"),
     knobs=knobs,
-    rules=(Rule("levanter-context", "knob", _context, _say_context), kv_heads_rule("levanter", "")),
+    rules=(
+        Rule("levanter-context", "knob", _context, _say_context),
+        Rule("levanter-slices", "knob", _slices, _say_slices),
+        kv_heads_rule("levanter", ""),
+    ),
     model_problems=model_problems,
     extras=extras,
     any_axis_order=True,

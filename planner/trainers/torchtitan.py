@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
 from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
 
@@ -27,7 +31,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),
-        "gather_dtype": Knob(as_is("bf16", "fp32")),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mixed_precision_param is what it computes in, too"),
         "reduce_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "mixed_precision_reduce takes float32 only"),
         "moments_dtype": Knob(
             {"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow training.dtype, which is the masters' too"
@@ -52,6 +56,20 @@ def extras(job: Job) -> list[Difference]:
     return keeps_more(job, "autograd")
 
 
+def _loss_pieces(setting: Setting, table: StrategyTable) -> Mask:
+    sequences = setting.workload.global_batch // (table.data * table.fsdp * table.microbatches).clip(min=1)
+    return table.loss_chunk_tokens % sequences.clip(min=1) != 0
+
+
+def _say_loss_pieces(setting: Setting, strategy: Strategy) -> str:
+    mesh = strategy.mesh
+    sequences = setting.workload.global_batch // (mesh.data * mesh.fsdp * strategy.microbatches)
+    return (
+        f"loss_chunk_tokens={strategy.loss_chunk_tokens} is no multiple of the {sequences} sequences of a microbatch, which "
+        "torchtitan's chunked loss cuts alike; use more microbatches, or another --loss-chunk-tokens"
+    )
+
+
 TORCHTITAN = Trainer(
     name="torchtitan",
     title="torchtitan 0.3.0",
@@ -59,7 +77,11 @@ TORCHTITAN = Trainer(
     version="0.3.0",
     kinds=("gpu",),
     knobs=knobs,
-    rules=(two_chunks_rule("torchtitan", with_tensor=True), kv_heads_rule("torchtitan", "")),
+    rules=(
+        Rule("torchtitan-loss-pieces", "knob", _loss_pieces, _say_loss_pieces),
+        two_chunks_rule("torchtitan", with_tensor=True),
+        kv_heads_rule("torchtitan", ""),
+    ),
     model_problems=model_problems,
     extras=extras,
 )

@@ -69,7 +69,8 @@ def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -
     knob = trainer.knobs(job.hardware, jax)[name]
     planned = str(getattr(job.strategy, name))
     choices = knob.runs[planned]
-    runs = next((value for value in choices if fits(job.with_strategy(**{name: value}).strategy)), choices[-1])
+    fitting = (value for value in choices[:-1] if fits(job.with_strategy(**{name: value}).strategy))
+    runs = next(fitting, choices[-1])
     if runs == planned:
         return job, []
     return job.with_strategy(**{name: runs}), [

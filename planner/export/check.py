@@ -1,0 +1,168 @@
+"""``--check``: the trainer's real parser on the written files, under the trainer's Python; does it read the plan back?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lcplan.errors import StageFailedError
+from planner.export import accelerate, deepspeed, levanter, maxtext, megatron, own_step, torchtitan
+from planner.export.checkers.lcplan_checker import MARK
+from planner.export.run import Export
+from planner.measure.process import clean_environment
+from planner.trainers import Job
+
+TIMEOUT_S = 300.0
+FILES = {
+    "maxtext": maxtext.FILE,
+    "megatron": megatron.FILE,
+    "torchtitan": f"{torchtitan.MODULE}.py",
+    "accelerate": accelerate.FILE,
+    "deepspeed": deepspeed.FILE,
+    "levanter": levanter.FILE,
+    "jax": own_step.FILE,
+}
+CHECKERS = Path(__file__).with_name("checkers")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What the trainer's own code said of the files."""
+
+    package: str
+    version: str
+    python: str
+    accepted: bool
+    said: str
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+    mismatches: tuple[str, ...] = ()
+    """Where the trainer understood another thing than the plan means."""
+
+    @property
+    def good(self) -> bool:
+        """Accepted, and understood as meant."""
+        return self.accepted and not self.mismatches
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it."""
+        return {
+            "package": self.package,
+            "version": self.version,
+            "python": self.python,
+            "accepted": self.accepted,
+            "said": self.said,
+            "mismatches": list(self.mismatches),
+            "facts": self.facts,
+            "seconds": self.seconds,
+        }
+
+
+def python_of(name: str, given: str | None) -> str:
+    """The Python that has trainer ``name``: the one given, else ``LCPLAN_<NAME>_PYTHON``, else this one."""
+    return given or os.environ.get(f"LCPLAN_{name.upper()}_PYTHON") or sys.executable
+
+
+def check_export(export: Export, folder: Path, python: str | None = None) -> CheckResult:
+    """Run the checker of the export's trainer on the files in ``folder``.
+
+    Raises
+    ------
+    StageFailedError
+        The package is not installed in that Python, or the checker gave no answer (with its last words).
+    """
+    name, job = export.translation.trainer.name, export.translation.job
+    command = python_of(name, python)
+    script = CHECKERS / f"check_{'own_step' if name == 'jax' else name}.py"
+    request = {"file": str(folder / FILES[name]), **_request(name, export, folder)}
+    data = run_checker(command, script, request=request, environment=_environment(export))
+    if data["version"] == "not installed":
+        raise StageFailedError(
+            f"{data['package']} is not installed in {command}; give its Python with --toolchain, or set "
+            f"LCPLAN_{name.upper()}_PYTHON"
+        )
+    mismatches = tuple(_mismatches(data["facts"], job)) if data["accepted"] else ()
+    return CheckResult(**data, python=command, mismatches=mismatches)
+
+
+def run_checker(python: str, script: Path, *, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    """The answer of one checker process."""
+    try:
+        done = subprocess.run(
+            [python, str(script), json.dumps(request)],
+            env=clean_environment(tuple(environment.items())),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StageFailedError(f"{python}: the check did not run: {error}") from None
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
+        words = " ".join((done.stderr or done.stdout).split())[-600:]
+        raise StageFailedError(f"{python}: the check ended with code {done.returncode} and no answer: {words}")
+    answer: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
+    return answer
+
+
+def _request(name: str, export: Export, folder: Path) -> dict[str, Any]:
+    job = export.translation.job
+    request: dict[str, Any] = {"devices": job.strategy.devices}
+    if name == "maxtext" and job.hardware.kind == "tpu":
+        request["overrides"] = topology_words(job)
+    if name == "megatron":
+        gpu = job.hardware.device.gpu
+        request |= {"compute_capability": gpu.compute_capability[0] if gpu else 9, "bridge": str(folder / megatron.BRIDGE_FILE)}
+    if name == "torchtitan":
+        request["config"] = torchtitan.CONFIG
+    if name == "deepspeed":
+        request |= {"heads": job.model.heads, "kv_heads": job.model.kv_heads}
+    return request
+
+
+def topology_words(job: Job) -> list[str]:
+    """MaxText's name of the TPU slice that the plan runs on, for its validation and for ``train_compile``."""
+    chips = job.hardware.name.removeprefix("tpu-").partition("x")[0] if job.hardware.domains > 1 else job.hardware.name[4:]
+    name = chips.replace("7x-", "tpu7x-") if chips.startswith("7x") else chips
+    return [
+        f"compile_topology={name}",
+        f"compile_topology_num_slices={max(1, job.strategy.devices // job.hardware.domain_size)}",
+    ]
+
+
+def _environment(export: Export) -> dict[str, str]:
+    """The launch's own variables, with as many host devices for jax trainers and no search for accelerators."""
+    job = export.translation.job
+    variables = {name: value for name, value in export.launch.environment.items() if "$" not in value}
+    if export.translation.jax:
+        flags = variables.pop("XLA_FLAGS", "")
+        count = f"--xla_force_host_platform_device_count={job.strategy.devices}"
+        variables |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{flags} {count}".strip(), "TPU_SKIP_MDS_QUERY": "1"}
+    return variables | {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _mismatches(facts: dict[str, Any], job: Job) -> list[str]:
+    """What the trainer reads back otherwise than the plan means."""
+    mesh = job.strategy.mesh
+    wanted: dict[str, Any] = {
+        "devices": job.strategy.devices,
+        "seq_len": job.workload.seq_len,
+        "global_batch": job.workload.global_batch,
+        "microbatches": job.strategy.microbatches,
+    }
+    found = [
+        f"{key}: the plan says {want}, the trainer {facts[key]}" for key, want in wanted.items() if facts.get(key, want) != want
+    ]
+    for axis in ("data", "fsdp", "context", "tensor"):
+        size = facts.get("mesh", {}).get(axis, getattr(mesh, axis))
+        if size != getattr(mesh, axis):
+            found.append(f"{axis}: the plan says {getattr(mesh, axis)}, the trainer {size}")
+    if isinstance(facts.get("parameters"), int) and facts["parameters"] != job.model.parameters:
+        found.append(f"parameters: the plan's model has {job.model.parameters}, the trainer's {facts['parameters']}")
+    return found

@@ -1,0 +1,46 @@
+"""Levanter: draccus' parse, the mesh built over host devices, and the checkpointing name that parsing lets through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcplan_checker import answer
+
+
+def check(request: dict[str, Any]) -> dict[str, Any]:
+    """Facts of the YAML as Levanter understands it."""
+    import draccus
+    from haliax._src.scan import ScanCheckpointPolicy
+    from levanter.main.train_lm import TrainLmConfig
+
+    config = draccus.parse(TrainLmConfig, config_path=request["file"], args=[])
+    policy = ScanCheckpointPolicy._mk(config.model.gradient_checkpointing)
+    sizes = _mesh(config, request)
+    trainer = config.trainer
+    step = trainer.per_device_parallelism * sizes["data"] * sizes["fsdp"]
+    if trainer.train_batch_size % step:
+        raise ValueError(f"train_batch_size {trainer.train_batch_size} is no multiple of {step}")
+    return {
+        "devices": request["devices"],
+        "mesh": sizes,
+        "seq_len": config.train_seq_len,
+        "global_batch": trainer.train_batch_size,
+        "microbatches": trainer.train_batch_size // step,
+        "checkpointing": not policy.disable,
+    }
+
+
+def _mesh(config: Any, request: dict[str, Any]) -> dict[str, int]:
+    """The mesh's sizes under lcplan's names; with several slices, which no host has, computed and not built."""
+    mesh = config.trainer.mesh
+    slices = int(mesh.dcn_axes.get("replica_dcn", 1))
+    ici, dcn = mesh.axis_shapes(request["devices"], slices)
+    if slices == 1:
+        ici = dict(config.trainer.device_mesh.shape)
+    names = {"data": "copies", "fsdp": "shards", "context": "context", "tensor": "tensor"}
+    sizes = {ours: int(ici[theirs]) for ours, theirs in names.items()}
+    return sizes | {"data": sizes["data"] * int(dcn.get("replica_dcn", 1) or 1)}
+
+
+if __name__ == "__main__":
+    answer(check, "marin-levanter")

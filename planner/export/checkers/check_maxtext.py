@@ -1,0 +1,62 @@
+"""MaxText: pyconfig's validation, then the mesh, remat and attention names that it lets through."""
+
+from __future__ import annotations
+
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+from lcplan_checker import answer
+
+
+def check(request: dict[str, Any]) -> dict[str, Any]:
+    """Facts of the configuration as MaxText understands it."""
+    from maxtext.configs import pyconfig
+
+    words = ["", request["file"], "log_config=false", *request.get("overrides", ())]
+    config = pyconfig.initialize(words)
+    return {
+        "devices": config.num_target_devices,
+        "mesh": _mesh(config),
+        "seq_len": config.max_target_length,
+        "global_batch": config.global_batch_size_to_train_on,
+        "microbatches": config.gradient_accumulation_steps,
+        "remat_policy": _remat(config),
+        "attention": _attention(config),
+        "parameters": _shape(config),
+    }
+
+
+def _mesh(config: Any) -> dict[str, int]:
+    """Axis sizes; their product must be the devices, which pyconfig does not look at."""
+    sizes = [ici * dcn for ici, dcn in zip(config.ici_parallelism, config.dcn_parallelism, strict=True)]
+    if prod(sizes) != config.num_target_devices:
+        raise ValueError(f"mesh axes multiply to {prod(sizes)}, the target has {config.num_target_devices} devices")
+    named = dict(zip(config.mesh_axes, sizes, strict=True))
+    axes = ("data", "fsdp", "context", "tensor")
+    return {"order": [name for name in config.mesh_axes if name in axes], **{axis: named[axis] for axis in axes}}
+
+
+def _remat(config: Any) -> str:
+    """The policy's name, refused where the decoder would refuse it."""
+    from maxtext.layers.nnx_decoders import NNXDecoder
+
+    stand_in = SimpleNamespace(config=config, minimal_policy=lambda **_: None)
+    NNXDecoder.get_remat_policy(stand_in)
+    return str(config.remat_policy)
+
+
+def _attention(config: Any) -> str:
+    known = ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax")
+    if config.attention not in known:
+        raise ValueError(f"attention {config.attention!r} is none of {', '.join(known)}")
+    return str(config.attention)
+
+
+def _shape(config: Any) -> list[int]:
+    names = ("num_decoder_layers", "emb_dim", "mlp_dim", "num_query_heads", "num_kv_heads", "head_dim", "vocab_size")
+    return [int(getattr(config, name)) for name in names]
+
+
+if __name__ == "__main__":
+    answer(check, "maxtext")

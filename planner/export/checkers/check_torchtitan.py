@@ -1,0 +1,62 @@
+"""torchtitan: ConfigManager, ParallelDims and the model's own validation, then the rules that sit in Trainer.__init__."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from lcplan_checker import answer
+
+
+def check(request: dict[str, Any]) -> dict[str, Any]:
+    """Facts of the module's configuration, its model built on the meta device."""
+    file = Path(request["file"])
+    sys.path.insert(0, str(file.parent))
+    from torchtitan.config import ConfigManager
+    from torchtitan.distributed.parallel_dims import ParallelDims
+
+    config = ConfigManager().parse_args(["--module", file.stem, "--config", request["config"]])
+    dims = ParallelDims.from_config(config.parallelism, request["devices"])
+    config.model_spec.model.update_from_config(config=config)
+    _sequence(config, dims)
+    policy = config.activation_checkpoint
+    return {
+        "devices": request["devices"],
+        "mesh": {"data": dims.dp_replicate, "fsdp": dims.dp_shard, "context": dims.cp, "tensor": dims.tp},
+        "seq_len": config.training.seq_len,
+        "global_batch": config.training.global_batch_size,
+        "microbatches": _accumulation(config, dims),
+        "activation_checkpoint": type(policy.build(dump_folder="")).__name__ if policy is not None else None,
+        "parameters": _parameters(config),
+        "loss_chunks": config.loss.num_chunks,
+    }
+
+
+def _sequence(config: Any, dims: Any) -> None:
+    tensor = dims.tp if config.parallelism.enable_sequence_parallel else 1
+    divisor = tensor * (2 * dims.cp if dims.cp > 1 else 1)
+    if config.training.seq_len % divisor:
+        raise ValueError(f"seq_len {config.training.seq_len} is no multiple of {divisor}")
+    local = config.training.seq_len // dims.cp
+    if local % config.loss.num_chunks:
+        raise ValueError(f"{config.loss.num_chunks} loss chunks do not divide the {local} tokens of a context rank")
+
+
+def _accumulation(config: Any, dims: Any) -> int:
+    step = config.training.local_batch_size * dims.dp_replicate * dims.dp_shard
+    if config.training.global_batch_size % step:
+        raise ValueError(f"global batch {config.training.global_batch_size} is no multiple of {step}")
+    return int(config.training.global_batch_size // step)
+
+
+def _parameters(config: Any) -> int:
+    import torch
+
+    with torch.device("meta"):
+        model = config.model_spec.model.build()
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+if __name__ == "__main__":
+    answer(check, "torchtitan")
