@@ -63,9 +63,9 @@ def test_a_sequence_that_tensor_and_context_do_not_divide():
 
 
 def test_256k_without_context_parallelism_fits_no_zero_setting():
-    """Ascend/pytorch#101: Qwen3-4B at 256k on 8 devices of 64 GB under ZeRO-3 ran out of memory: nothing there shards the sequence.
+    """Ascend/pytorch#101: Qwen3-4B at 256k on 8 devices of 64 GB under ZeRO-3 ran out of memory.
 
-    The residual stream alone, kept once a layer, is 36 x 262144 x 2560 x 2 bytes = 45 GiB; with whole logits it was out of reach.
+    Nothing there shards the sequence. The residual stream alone, kept once a layer, is 36 x 262144 x 2560 x 2 bytes = 45 GiB.
     """
     request = _request("qwen3-4b", "dgx-a100-80", seq=262144, batch=8, budget_bytes=64 * 10**9)
     estimate = price(request, Strategy(mesh=Mesh(fsdp=8), loss_chunk_tokens=4096)).estimate
