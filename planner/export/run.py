@@ -9,7 +9,7 @@ from typing import Any
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
-from lcplan.plan import Plan
+from lcplan.plan import Evidence, Plan
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
 from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
 from planner.screen import broken_rules
@@ -26,6 +26,8 @@ class Export:
     cost: Cost
     files: dict[str, str]
     launch: Launch
+    evidence: Evidence
+    """What was compiled and timed of the plan."""
 
     def to_json(self) -> dict[str, Any]:
         """As scripts read it; paths are the command's to add."""
@@ -70,7 +72,13 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     exporter: Exporter = import_module(f"planner.export.{_MODULES.get(name, name)}").export
     written: Written = exporter(translation, plan)
     script = launch_script(translation, written.launch)
-    return Export(translation, cost_of(plan, translation), {**written.files, LAUNCH_FILE: script}, written.launch)
+    return Export(
+        translation=translation,
+        cost=cost_of(plan, translation),
+        files={**written.files, LAUNCH_FILE: script},
+        launch=written.launch,
+        evidence=plan.evidence,
+    )
 
 
 def trainer_refusals(target: Trainer, job: Job, plan: Plan) -> list[str]:
