@@ -2,8 +2,9 @@
 
 Rank r starts with its own chunk and has that of rank r-j after j hops. The next chunk's permute is issued before the kernel
 on this one, so that the compiler can run both at once; key and value are one buffer, one message a hop. The backward pass
-rotates them once more together with their gradients, which visit every rank and end where they belong: c-1 hops of keys and
-values, c of fp32 gradients. It saves only the output and the log-sum-exp.
+rotates them once more together with their gradients, which visit every rank, summed in fp32, and end where they belong. It
+saves only the output and the log-sum-exp; the first chunk that came is a residual that no remat policy names, so that it
+travels once for the recomputed attention and for its gradients together.
 
 Inside ``shard_map``: all lengths are local.
 """
@@ -70,7 +71,7 @@ def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) 
         return Gradients(total.dq + part.dq, arrived + part.dkv)
 
     total = _round(visit, coming, total)
-    return total.dq.astype(q.dtype), shift(total.dkv, CONTEXT).astype(q.dtype)
+    return total.dq.astype(q.dtype), shift(total.dkv.astype(q.dtype), CONTEXT)  # complete, on its way home
 
 
 def _round(visit: Callable[[Chunk, Total], Total], coming: Chunk, total: Total) -> Total:

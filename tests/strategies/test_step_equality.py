@@ -1,7 +1,7 @@
 """Loss and every gradient equal the single-device reference, in fp32, for each scheme and mixture of axes."""
 
 import pytest
-from equality import Case, assert_equal
+from equality import Case, assert_equal, errors
 
 from lcplan.model import ModelSpec, Rope
 from lcplan.strategy import SCHEMES, Mesh, Strategy
@@ -73,3 +73,15 @@ def test_grid_equals_reference(scheme, fsdp, tensor, remat):
 def test_axis_order_does_not_change_the_result():
     order = ("data", "context", "fsdp", "expert", "tensor")
     assert_equal(Case(PLAIN, strategy("ring-zigzag", context=2, fsdp=2, tensor=2).model_copy(update={"axis_order": order})))
+
+
+BF16 = [strategy("ring-zigzag", context=4, tensor=2), strategy("ulysses", context=4, fsdp=2, remat="none")]
+
+
+@pytest.mark.parametrize("mixed", BF16, ids=lambda value: value.label)
+def test_bf16_error_is_that_of_one_device(mixed):
+    one = errors(Case(PLAIN, Strategy(mesh=Mesh()), precision="bf16"))
+    many = errors(Case(PLAIN, mixed.model_copy(update={"gather_dtype": "bf16"}), precision="bf16"))
+    for name, error in many.items():
+        assert 0 < error < 2 * one[name], name
+        assert error < 0.1, name

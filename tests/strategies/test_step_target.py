@@ -39,8 +39,9 @@ def test_llama3_8b_at_256k_on_gb200():
     assert got["alias_bytes"] == pytest.approx(state, rel=0.01)
     rows = {tuple(row) for row in got["collectives"]}
     message = 2 * 2 * 16384 * 4 * 128  # keys and values of 16384 tokens, 4 of 8 KV heads, bf16
-    assert ("collective-permute", "context", message, 32 * (3 * 15 - 1)) in rows
-    assert ("collective-permute", "context", 2 * message, 32 * 16) in rows  # their gradients in fp32
+    # 15 hops forward, 15 run again, 14 backward, and the gradients' last hop in bf16; the gradients' others in fp32
+    assert ("collective-permute", "context", message, 32 * (15 + 15 + 14 + 1)) in rows
+    assert ("collective-permute", "context", 2 * message, 32 * 15) in rows
     assert ("all-gather", "tensor", 2 * 16384 * 4096, 6 * 32 + 1) in rows
     assert ("reduce-scatter", "tensor", 2 * 16384 * 4096, 5 * 32 + 1) in rows
     assert ("reduce-scatter", "context", 4 * 128256 * 4096 // 2, 2) in rows  # embedding and head

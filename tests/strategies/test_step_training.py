@@ -39,8 +39,7 @@ def test_a_mesh_trains_as_one_device_does():
     assert one_losses == pytest.approx(many_losses, rel=1e-5)
     assert one_losses[0] > one_losses[1] > one_losses[2]
     assert int(many.step) == STEPS
-    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(many.params), strict=True):
-        a, b = np.asarray(a), np.asarray(b)
+    for a, b in zip(*(map(np.asarray, jax.tree.leaves(state.params)) for state in (one, many)), strict=True):
         assert np.linalg.norm(a - b) < 1e-4 * np.linalg.norm(a)  # AdamW divides by small numbers
 
 
