@@ -15,11 +15,16 @@ SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
 794.5 of the best shape found (stas00/ml-engineering, MAMF). Used where only a best shape was published."""
 
-GEMM_OF_PEAK = 691.0 / 989.0
-"""GEMM rate over datasheet peak where no rate was measured: the same H100 rows over 989 TFLOP/s."""
+GEMM_OF_PEAK = {"gpu": 691.0 / 989.0, "tpu": 827.5 / 918.0, "cpu": 1.0}
+"""GEMM rate over datasheet peak where no rate was measured. GPU: the same H100 rows over 989 TFLOP/s. TPU: v6e's 8192^3
+product over its 918 (data/device_rates.json); a TPU's clock does not fall under load."""
 
-ATTENTION_OF_PEAK = {"forward": 1748.3 / 2500.0, "backward": 1420.6 / 2500.0}
-"""Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (see data/device_rates.json)."""
+IN_STEP = {"forward": 0.90, "backward": 1.0}
+"""cuDNN attention inside an XLA program over cudnn-frontend's own benchmark at steady clocks, 16k tokens: own measurement on
+an H100 (data/device_rates.json) against the H200, which is the same compute die."""
+
+ATTENTION_OF_PEAK = {"forward": 0.90 * 1666.0 / 2500.0, "backward": 1277.0 / 2500.0}
+"""Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (data/device_rates.json), in a step."""
 
 HALF_TOKENS = {"forward": 500.0, "backward": 570.0}
 """Mean key length at which a kernel reaches half its rate, where none was measured: GB200's."""
@@ -139,13 +144,14 @@ def _gemm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
         return Rate(entry["sustained_flop_per_s"], True, entry["source"])
     if "best_flop_per_s" in entry:
         return Rate(entry["best_flop_per_s"] * SUSTAINED_OF_BEST, True, f"{entry['source']} x {SUSTAINED_OF_BEST:.2f}")
-    return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK, "peak")
+    return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK[hardware.kind], "peak")
 
 
 def _attention(hardware: HardwareSpec, entry: dict[str, Any], which: str) -> Rate:
     key = f"{which}_flop_per_s"
     if key in entry:
-        return Rate(entry[key], True, entry["source"])
+        share = IN_STEP[which] if entry["benchmark"] else 1.0
+        return Rate(entry[key] * share, True, entry["source"] + (f"; x {share} inside a step" if share != 1.0 else ""))
     return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], "peak")
 
 

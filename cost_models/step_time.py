@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.attention import RingSteps, exposed_hop_seconds, ring_steps
 from cost_models.collectives import Term, terms_of
+from cost_models.contention import by_nccl, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
@@ -26,6 +27,7 @@ TIME_PARTS: tuple[str, ...] = (
     "comm_tensor",
     "comm_context",
     "comm_data",
+    "contention",
     "overhead",
 )
 
@@ -226,6 +228,20 @@ class StepTime:
     def comm_data(self) -> Floats:
         """Once a step: gradients over data, vectors and scalars over every axis."""
         return self._of("gradients", "vectors", "scalars")
+
+    @cached_property
+    def contention(self) -> Floats:
+        """What NCCL's permutes take from the attention kernels beside them."""
+        if not np.any(by_nccl(self.layout)):
+            return np.zeros(len(self.layout.table))
+        forward, backward = self._forward_attention, self._backward_attention
+        passes = 1.0 + recomputes_attention(self.layout)
+        lost = passes * tensor_contention_seconds(self.layout, forward) + tensor_contention_seconds(self.layout, backward)
+        total = self._passes * lost
+        for term, hop in self.terms_with_seconds:
+            if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
+                total = total + term.calls * hop_contention_seconds(self.layout, hop, forward.later_s)
+        return total
 
     @cached_property
     def overhead(self) -> Floats:

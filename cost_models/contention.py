@@ -1,0 +1,108 @@
+"""What a collective backend takes from the kernels beside it: NCCL's permutes run on the multiprocessors that compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.attention import RingSteps
+from cost_models.layout import Bools, Floats, Layout
+from cost_models.table import BACKEND_CODES
+
+NCCL_PERMUTE_BLOCKS = 32
+"""Thread blocks of one NCCL send and receive between NVLink peers, each on a multiprocessor of its own: two channels a link
+(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, cut to a power of two."""
+
+
+def by_nccl(layout: Layout) -> Bools:
+    """Rows whose ring travels by NCCL: kernels of its own, beside attention's.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        True where a permute takes multiprocessors; ``nvshmem`` and ``symmetric`` put by copy engine [no unit].
+
+    Notes
+    -----
+    Source: NVIDIA blog of 2026-02-03, Accelerating Long-Context Model Training in JAX and XLA.
+    """
+    return layout.rings & (layout.table.backend == BACKEND_CODES.index("nccl"))
+
+
+def multiprocessor_share(layout: Layout) -> float:
+    """Share of a device's multiprocessors that one NCCL permute holds while it runs.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device says how many multiprocessors it has.
+
+    Returns
+    -------
+    float
+        Share [no unit]; 0 where the device states no multiprocessors.
+
+    Notes
+    -----
+    Source: ``NCCL_PERMUTE_BLOCKS``.
+    """
+    gpu = layout.setting.hardware.device.gpu
+    return min(1.0, NCCL_PERMUTE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
+
+
+def hop_contention_seconds(layout: Layout, hop_s: Floats, kernel_s: Floats) -> Floats:
+    """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
+
+    ``share min(hop, kernel)``.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    hop_s : ndarray, shape [n]
+        Transfer of a chunk [s].
+    kernel_s : ndarray, shape [n]
+        Attention kernel on the chunk in hand [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s per hop].
+
+    Notes
+    -----
+    Ignores what the copies take of the memory's bandwidth. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take
+    multiprocessors from compute.
+    """
+    return by_nccl(layout) * multiprocessor_share(layout) * np.minimum(hop_s, kernel_s)
+
+
+def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
+    """Time that NCCL's permutes take from a ring's kernels where a tensor axis has communicators of its own.
+
+    ``k`` times the kernels of the steps that have a hop beside them. With one communicator the permute's blocks are gone
+    when its bytes are there; beside another one's kernels they were measured to stay for the whole of attention.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; its constants hold k, ``nccl_ring_contention``.
+    steps : RingSteps
+        Attention kernels of one pass over one layer [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s per pass over a layer].
+
+    Notes
+    -----
+    Source: the 256K rows of the same blog, the only published ones with both axes, where NCCL takes 30-36 % longer; why
+    is not published. k is fitted on them (data/constants.yaml).
+    """
+    beside = by_nccl(layout) & (layout.table.tensor > 1)
+    return beside * layout.setting.constants.nccl_ring_contention * steps.total_s

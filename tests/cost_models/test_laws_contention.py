@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from cost_models.attention import RingSteps
+from cost_models.contention import (
+    NCCL_PERMUTE_BLOCKS,
+    by_nccl,
+    hop_contention_seconds,
+    multiprocessor_share,
+    tensor_contention_seconds,
+)
+from cost_models.estimate import estimate
+from cost_models.layout import Layout
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+
+
+def layout_of(*strategies, machine="gb200-nvl72"):
+    spec = hardware(machine)
+    work = Workload(seq_len=262144, global_batch=1)
+    setting = Setting(model=model("llama3-8b"), hardware=spec, workload=work, budget_bytes=spec.usable_bytes)
+    return Layout(setting, StrategyTable.from_strategies(strategies))
+
+
+def ring(backend, *, tensor=1, scheme="ring", context=16):
+    return Strategy(mesh=Mesh(context=context, tensor=tensor), scheme=scheme, backend=backend)
+
+
+def test_only_rings_by_nccl_take_multiprocessors():
+    layout = layout_of(
+        ring("nccl"), ring("nvshmem"), ring("symmetric"), ring("nccl", scheme="all-gather"), ring("nccl", context=1)
+    )
+    assert by_nccl(layout).tolist() == [True, False, False, False, False]
+
+
+def test_a_permute_holds_32_of_152_multiprocessors_of_a_gb200():
+    assert multiprocessor_share(layout_of(ring("nccl"))) == NCCL_PERMUTE_BLOCKS / 152
+    assert multiprocessor_share(layout_of(Strategy(mesh=Mesh(), backend="ici"), machine="tpu-v5p-64")) == 0.0
+
+
+def test_a_hop_costs_its_share_for_as_long_as_it_runs_beside_the_kernel():
+    layout = layout_of(ring("nccl"), ring("nccl"), ring("nvshmem"))
+    hop, kernel = np.array([100e-6, 100e-6, 100e-6]), np.array([1e-3, 40e-6, 1e-3])
+    lost = hop_contention_seconds(layout, hop, kernel)
+    share = 32 / 152
+    assert lost == pytest.approx([share * 100e-6, share * 40e-6, 0.0])
+
+
+def test_beside_a_tensor_axis_nccl_takes_the_fitted_share_of_attention():
+    layout = layout_of(ring("nccl", tensor=2), ring("nccl"), ring("nvshmem", tensor=2))
+    steps = RingSteps(np.full(3, 1.0), np.full(3, 2.0), np.full(3, 15.0))
+    share = layout.setting.constants.nccl_ring_contention
+    assert tensor_contention_seconds(layout, steps) == pytest.approx([share * 31.0, 0.0, 0.0])
+
+
+def test_a_backend_that_puts_by_copy_engine_is_never_slower():
+    pairs = [(t, c) for t in (1, 2) for c in (2, 8, 32)]
+    layouts = [layout_of(ring(b, tensor=t, context=c)) for t, c in pairs for b in ("nccl", "nvshmem")]
+    steps = [float(estimate(x.setting, x.table).step_s[0]) for x in layouts]
+    assert all(nvshmem < nccl for nccl, nvshmem in zip(steps[::2], steps[1::2], strict=True))
