@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.candidate import Candidate
+from planner.flat import flat_row
+from planner.frames import frame
 from planner.nearest import Change
 from planner.request import SearchRequest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SCHEMA_VERSION = 1
 
@@ -42,6 +47,14 @@ class SearchResult:
     def winner(self) -> Candidate | None:
         """The best candidate that fits on the best evidence."""
         return next((c for c in self.candidates if c.best.fits), None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a candidate, for CSV and data frames."""
+        return [flat_row(candidate) for candidate in self.candidates]
+
+    def to_pandas(self) -> DataFrame:
+        """The candidates as a data frame (extra ``pandas``)."""
+        return frame(self.rows())
 
     def to_json(self) -> dict[str, Any]:
         """As in DESIGN: the document of ``lcplan search``."""

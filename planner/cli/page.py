@@ -15,7 +15,7 @@ def leave_report(folder: Path, price_usd_per_device_hour: float | None) -> Path 
     from planner.report.renderer import WAY_OUT, available
 
     if not available():
-        stderr_console().print(f"note: no {FILE}: {WAY_OUT}", style="dim", highlight=False, soft_wrap=True)
+        stderr_console().print(f"note: no {FILE}: {WAY_OUT}", style="dim", highlight=False, soft_wrap=True, markup=False)
         return None
     from planner.report.page import Report, write_report
     from planner.run_read import read_run
@@ -24,6 +24,6 @@ def leave_report(folder: Path, price_usd_per_device_hour: float | None) -> Path 
     try:
         write_report(Report.of(read_run(folder), price_usd_per_device_hour=price_usd_per_device_hour), file)
     except LcplanError as error:
-        stderr_console().print(f"note: no {FILE}: {error}", style="yellow", highlight=False, soft_wrap=True)
+        stderr_console().print(f"note: no {FILE}: {error}", style="yellow", highlight=False, soft_wrap=True, markup=False)
         return None
     return file

@@ -21,7 +21,9 @@ Examples:
 @click.option("--out", metavar="FILE", help="The page. [default: report.html in the run's folder]")
 @click.option("--plots", metavar="DIR", help="Also write every chart as PNG and SVG into this folder.")
 @click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
-@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
+)
 def command(run: str, out: str | None, plots: str | None, price: float | None, output: str) -> int:
     """Write RUN as one HTML file that asks no network: the answer, charts with the tables behind them, and the plan.
 

@@ -23,7 +23,7 @@ from planner.offer import default_stage, offer
 from planner.request import Objective, SearchRequest, Stage
 from planner.result import SearchResult
 from planner.run_folder import RunFolder
-from planner.search import Effort, search
+from planner.stages import Effort, search
 from planner.show.search import search_view
 from planner.study import Store
 from planner.study.location import canonical_url

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.candidate import Candidate
 from planner.cost import Cost
 from planner.flat import flat_row
+from planner.frames import frame
 from planner.nearest import Change
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
 from planner.what_if.binds import Binds
+from planner.what_if.vary import QUANTITIES
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Question = Literal["max-seq", "min-devices", "max-batch", "sweep"]
 QUANTITY: dict[str, str] = {"max-seq": "seq_len", "min-devices": "devices", "max-batch": "global_batch"}
@@ -146,16 +151,22 @@ class WhatIf:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat row a point (or the answer alone), for CSV and data frames."""
+        """One flat row a point (or the answer alone), all with the same columns, for CSV and data frames."""
         if not self.points and self.answer is not None:
             return [self._row({}, self.answer.candidate, self.answer.binds, self.answer)]
-        return [self._row(point.varied, point.candidate, point.binds, point.boundary) for point in self.points]
+        rows = [self._row(point.varied, point.candidate, point.binds, point.boundary) for point in self.points]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+    def to_pandas(self) -> DataFrame:
+        """The points as a data frame (extra ``pandas``)."""
+        return frame(self.rows())
 
     def _row(
         self, varied: dict[str, Any], candidate: Candidate | None, binds: Binds, boundary: Boundary | None
     ) -> dict[str, Any]:
         own = {f"answer_{QUANTITY[self.question]}": boundary.value} if boundary else {}
-        names = {f"varied_{name}": value for name, value in varied.items()}
+        names = {f"varied_{QUANTITIES[name].json_name}": value for name, value in varied.items() if name in QUANTITIES}
         return {**names, **own, "binds": binds.name, **(flat_row(candidate) if candidate else {})}
 
 

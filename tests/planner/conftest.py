@@ -16,7 +16,7 @@ from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest, make_request
 from planner.run_folder import RunFolder
-from planner.search import Effort, search
+from planner.stages import Effort, search
 
 Ask = Callable[..., SearchRequest]
 

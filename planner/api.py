@@ -1,0 +1,225 @@
+"""What notebooks and scripts call: the commands' questions as functions, with frozen values in and out.
+
+``planner.search(model="llama3-8b", seq="256k", hw="gb200-nvl72")`` asks what the command line asks, with the same names and the
+same defaults; nothing is printed, and no file is written unless ``out`` says where.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack
+
+from pydantic import ConfigDict, ValidationError, field_validator
+
+from lcplan import catalog
+from lcplan.errors import BadInputError
+from lcplan.frozen import Frozen
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.suggest import hint
+from lcplan.units import parse_bytes, parse_tokens
+from lcplan.workload import Workload
+from planner.bench import Bench
+from planner.candidate import Candidate
+from planner.emit import make_plan
+from planner.filters import Filters, parse_mesh
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import Toolchain, probe
+from planner.offer import offer
+from planner.request import Objective, SearchRequest, Stage, default_global_batch, make_request
+from planner.result import SCHEMA_VERSION, SearchResult, request_json
+from planner.run_folder import RunFolder
+from planner.single import price, resolve_strategy
+from planner.stages import Effort
+from planner.stages import search as run_stages
+from planner.what_if.question import what_if
+from planner.what_if.result import Question, WhatIf
+from planner.what_if.vary import parse_vary
+
+Names = str | tuple[str, ...] | list[str]
+Sizes = int | tuple[int, ...] | list[int]
+
+
+class Options(TypedDict, total=False):
+    """What every question takes, named as on the command line. ``model``, ``hw`` and (but for max-seq) ``seq`` are needed.
+
+    ``model`` and ``hw`` are names, paths or specs; ``seq`` tokens or ``"256k"``; ``budget`` bytes or ``"80GiB"``; knobs one
+    value or several.
+    """
+
+    model: str | ModelSpec
+    hw: str | HardwareSpec
+    seq: int | str
+    devices: int
+    global_batch: int
+    budget: int | str
+    objective: Objective
+    mesh: str
+    scheme: Names
+    remat: Names
+    backend: Names
+    microbatches: Sizes
+    loss_chunk_tokens: Sizes
+    gather_dtype: Names
+    reduce_dtype: Names
+    moments_dtype: Names
+    toolchain: str
+
+
+class _Given(Frozen):
+    """``Options``, checked: unknown names are errors, and text is read as on the command line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    model: str | ModelSpec
+    hw: str | HardwareSpec
+    seq: int
+    devices: int | None = None
+    global_batch: int | None = None
+    budget: int | None = None
+    objective: Objective = "tokens_per_s"
+    mesh: str | None = None
+    scheme: tuple[str, ...] = ()
+    remat: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    microbatches: tuple[int, ...] = ()
+    loss_chunk_tokens: tuple[int, ...] = ()
+    gather_dtype: tuple[str, ...] = ()
+    reduce_dtype: tuple[str, ...] = ()
+    moments_dtype: tuple[str, ...] = ()
+    toolchain: str | None = None
+
+    @field_validator("seq", mode="before")
+    @classmethod
+    def _tokens(cls, value: Any) -> Any:
+        return parse_tokens(value, "seq") if isinstance(value, str) else value
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _bytes(cls, value: Any) -> Any:
+        return parse_bytes(value, "budget") if isinstance(value, str) else value
+
+    @field_validator(
+        *(name for name in Filters.model_fields if name != "mesh" and name in Options.__annotations__), mode="before"
+    )
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str | int) else value
+
+    def request(self) -> SearchRequest:
+        """The request that the command line would make of the same words."""
+        model = self.model if isinstance(self.model, ModelSpec) else catalog.model(self.model)
+        hardware = self.hw if isinstance(self.hw, HardwareSpec) else catalog.hardware(self.hw)
+        batch = self.global_batch or default_global_batch(self.seq, hardware, self.devices)
+        knobs = {name: getattr(self, name) for name in Filters.model_fields if name != "mesh" and hasattr(self, name)}
+        return make_request(
+            {
+                "model": model,
+                "hardware": hardware,
+                "workload": Workload(seq_len=self.seq, global_batch=batch, global_batch_given=self.global_batch is not None),
+                "budget_bytes": self.budget or hardware.usable_bytes,
+                "objective": self.objective,
+                "devices": self.devices,
+                "filters": Filters(mesh=parse_mesh(self.mesh) if self.mesh else {}, **knobs),
+            }
+        )
+
+
+class Estimated(Frozen):
+    """One priced strategy with the request that it was priced for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    request: SearchRequest
+    candidate: Candidate
+
+    def to_json(self) -> dict[str, Any]:
+        """As in DESIGN: the document of ``lcplan estimate``."""
+        return {"schema_version": SCHEMA_VERSION, "request": request_json(self.request), "candidate": self.candidate.to_json()}
+
+
+class _Silent:
+    """A watcher for callers who watch nothing."""
+
+    def stage(self, name: Stage, total: int) -> None:
+        """Nobody is told."""
+
+    def finished(self, candidate: Candidate) -> None:
+        """Nobody is told."""
+
+
+def search(
+    *, stages: Stage = "modelled", survivors: int = 8, out: str | None = None, **options: Unpack[Options]
+) -> SearchResult:
+    """Find the best strategy. ``out``: also keep the study, ``result.json`` and ``plan.yaml`` there, as the command does.
+
+    Raises
+    ------
+    BadInputError
+        What was asked cannot be understood, with every problem.
+    """
+    given = _read(options)
+    request, toolchain = given.request(), probe(given.toolchain)
+    folder = RunFolder.open(out, request) if out else None
+    bench = Bench(request, toolchain, PoolLimits(jobs=1), _store(folder, request, stages))
+    result = run_stages(bench, Effort(stages, survivors), _Silent())
+    if folder is not None:
+        folder.save(result.to_json(), make_plan(request, result.winner, toolchain) if result.winner else None)
+    return result
+
+
+def _store(folder: RunFolder | None, request: SearchRequest, stages: Stage) -> Any:
+    if folder is None or stages == "modelled":
+        return None
+    from planner.study import Store
+
+    return Store.open(folder.study_url, request.identity)
+
+
+def estimate(*, compiled: bool = False, **options: Unpack[Options]) -> Estimated:
+    """Price the one strategy that ``mesh`` and the knobs name; ``compiled``: also for the target, with its own compiler."""
+    given = _read(options)
+    request, toolchain = given.request(), probe(given.toolchain)
+    candidate = price(request, resolve_strategy(request, offer(toolchain, request).backends))
+    if compiled:
+        candidate = next(Bench(request, toolchain, PoolLimits(jobs=1)).compile([candidate]))
+    return Estimated(request=request, candidate=candidate)
+
+
+def whatif(
+    question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Unpack[Options]
+) -> WhatIf:
+    """``max-seq``, ``min-devices``, ``max-batch`` or ``sweep``; ``vary`` as on the command line, ``"seq=64k..1m"``."""
+    given = _read({"seq": 128, **options} if question == "max-seq" or _varies_length(vary) else options)
+    request, toolchain = given.request(), probe(given.toolchain)
+    texts = (vary,) if isinstance(vary, str) else tuple(vary)
+    found = what_if(request, question, backends=offer(toolchain, request).backends, varied=parse_vary(texts))
+    return _confirmed(found, toolchain) if compiled else found
+
+
+def _varies_length(vary: str | tuple[str, ...]) -> bool:
+    return any(text.partition("=")[0].strip() == "seq" for text in ((vary,) if isinstance(vary, str) else vary))
+
+
+def _confirmed(found: WhatIf, toolchain: Toolchain) -> WhatIf:
+    from planner.what_if.confirm import confirm
+
+    def measure(request: SearchRequest, candidate: Candidate) -> Candidate:
+        return next(Bench(request, toolchain, PoolLimits(jobs=1)).compile([candidate]))
+
+    return confirm(found, measure)
+
+
+def _read(options: Any) -> _Given:
+    missing = [name for name in ("model", "hw", "seq") if name not in options]
+    if missing:
+        raise BadInputError([f"{name}= is needed" for name in missing])
+    unknown = [name for name in options if name not in _Given.model_fields]
+    if unknown:
+        raise BadInputError([f"unknown option {name!r}{hint(name, _Given.model_fields)}" for name in unknown])
+    try:
+        return _Given.model_validate(dict(options))
+    except ValidationError as error:
+        raise BadInputError([f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]) from None
+
+
+__all__ = ["Estimated", "Options", "estimate", "search", "whatif"]
