@@ -47,12 +47,13 @@ def _devices(target: Target) -> list[Any]:
 
 
 def _on_torus(shape: tuple[int, ...], devices: list[Any]) -> Any:
+    """The grid that ``create_device_mesh`` finds; the devices' own order where it finds none or there are several slices."""
     import numpy as np
     from jax.experimental import mesh_utils
 
     for split in (False, True):
         try:
             return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=split)
-        except (NotImplementedError, ValueError):
+        except (AssertionError, NotImplementedError, ValueError):
             continue
     return np.array(devices).reshape(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -118,13 +119,15 @@ class MeshView:
             place.append(index)
         return tuple(reversed(place))
 
-    def _label(self, moving: Iterable[str]) -> str:
+    def label(self, moving: Iterable[str]) -> str:
+        """Axis names joined in the order of the strategy's words; ``?`` for none."""
         known = [axis for axis in AXES if axis in self.names]
         order = [*known, *(name for name in self.names if name not in known)]
         chosen = set(moving)
         return "+".join(name for name in order if name in chosen) or "?"
 
-    def _moving(self, devices: Sequence[int]) -> tuple[str, ...]:
+    def moving(self, devices: Sequence[int]) -> tuple[str, ...]:
+        """The axes along which these devices differ."""
         places = [self._place(device) for device in devices]
         return tuple(name for i, name in enumerate(self.names) if len({place[i] for place in places}) > 1)
 
@@ -134,13 +137,23 @@ class MeshView:
         >>> MeshView(("data", "tensor"), (2, 2)).axis_of_groups(((0, 2), (1, 3)))
         'data'
         """
-        moving = self._moving(groups[0])
-        width = prod(size for name, size in zip(self.names, self.sizes, strict=True) if name in moving)
-        seen = {device for group in groups for device in group}
-        whole = len(seen) == self.devices == sum(len(group) for group in groups)
-        fits = all(len(group) == width and self._moving(group) == moving for group in groups)
-        return self._label(moving) if whole and fits else "?"
+        return _axis_of_groups(self, groups)
 
     def axis_of_pairs(self, pairs: Groups) -> str:
         """The axes along which any message of a permute moves."""
-        return self._label(name for pair in pairs for name in self._moving(pair))
+        return _axis_of_pairs(self, pairs)
+
+
+@lru_cache(maxsize=1024)  # an executable for thousands of devices repeats few lists, each of thousands of numbers
+def _axis_of_groups(mesh: MeshView, groups: Groups) -> str:
+    moving = mesh.moving(groups[0])
+    width = prod(size for name, size in zip(mesh.names, mesh.sizes, strict=True) if name in moving)
+    seen = {device for group in groups for device in group}
+    whole = len(seen) == mesh.devices == sum(len(group) for group in groups)
+    fits = all(len(group) == width and mesh.moving(group) == moving for group in groups)
+    return mesh.label(moving) if whole and fits else "?"
+
+
+@lru_cache(maxsize=1024)
+def _axis_of_pairs(mesh: MeshView, pairs: Groups) -> str:
+    return mesh.label(name for pair in pairs for name in mesh.moving(pair))

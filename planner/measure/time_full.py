@@ -9,9 +9,9 @@ from typing import Any
 
 WARMUP_STEPS = 2
 """The first step compiles; the second still fills caches and pools."""
-MIN_SAMPLES = 5
+MIN_SAMPLES = 3
 MAX_SAMPLES = 20
-ENOUGH_S = 8.0
+ENOUGH_S = 5.0
 """Sampling stops after this many seconds, once there are ``MIN_SAMPLES``."""
 
 

@@ -56,11 +56,16 @@ def test_the_real_step_gets_cudnn_attention(gpu_toolchain: Toolchain) -> None:
 
 @pytest.mark.tpu_target
 def test_tpu_slices_and_parts_of_them(tpu_toolchain: Toolchain, make_job: MakeJob) -> None:
-    jobs = [make_job("tpu-v5p-64", context=4, tensor=2), make_job("tpu-v5e-8", context=2)]
+    jobs = [
+        make_job("tpu-v5p-64", context=4, tensor=2),
+        make_job("tpu-v5e-8", context=2),
+        make_job("tpu-v5e-8x2", data=2, context=8),
+    ]
     rows = dict(compile_jobs(jobs, toolchain=tpu_toolchain, pool=LIMITS, store=None))
     part, pair = rows[jobs[0]], rows[jobs[1]]
     assert (part.rung, part.target, part.error) == ("compiled:target", "tpu v5p:2x2x2", None)
     assert (pair.target, pair.error) == ("tpu v5e:1x2", None)
+    assert (rows[jobs[2]].target, rows[jobs[2]].error) == ("tpu v5e:2x4 x2", None)
     permutes = [use for use in part.collectives if use.op == "collective-permute"]
     assert sum(use.calls for use in permutes) == 24
     assert {(use.axis, use.backend) for use in permutes} == {("context", "ici")}
