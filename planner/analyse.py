@@ -14,9 +14,11 @@ from lcplan.strategy import AXES
 from planner.candidate import Candidate
 from planner.prune import Costs, survivor_order
 from planner.request import SearchRequest
-from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
+from planner.rules import KNOB_RULES, MESH_RULES, Rule
 from planner.screen import Rejected, screen
 from planner.space import Ints, Knobs, expand, mesh_options, mesh_sizes
+from planner.trainers import trainer
+from planner.trainers.restrict import rules_for
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,11 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     as_table = mesh_table(meshes)
     broken = screen(setting, MESH_RULES, as_table)
     points = expand(request, knobs, meshes[broken < 0])
-    knob_broken = screen(setting, KNOB_RULES, points)
+    knob_rules = knob_rules_of(request)
+    knob_broken = screen(setting, knob_rules, points)
     weights = [mesh_options(request, knobs, tuple(int(s) for s in mesh)).points(knobs) for mesh in meshes[broken >= 0]]
     rejected = Rejected(
-        rules=ALL_RULES,
+        rules=(*MESH_RULES, *knob_rules),
         table=StrategyTable.concatenate([as_table.take(broken >= 0), points.take(knob_broken >= 0)]),
         rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
         weight=np.concatenate([np.array(weights, dtype=np.int64), np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
@@ -104,7 +107,13 @@ def valid_points(request: SearchRequest, backends: tuple[str, ...], most_devices
     setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request, most_devices)
     points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
-    return points.take(screen(setting, KNOB_RULES, points) < 0)
+    return points.take(screen(setting, knob_rules_of(request), points) < 0)
+
+
+def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
+    """The rules on knobs, and those of the trainer that the request is for."""
+    own = rules_for(trainer(request.trainer), request.hardware) if request.trainer else ()
+    return (*KNOB_RULES, *own)
 
 
 def mesh_table(meshes: Ints) -> StrategyTable:

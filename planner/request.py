@@ -29,6 +29,8 @@ class SearchRequest(Frozen):
     objective: Objective = "tokens_per_s"
     devices: Annotated[int, Field(gt=0)] | None = None
     filters: Filters = Filters()
+    trainer: str | None = None
+    """Only strategies that this trainer runs as they are (one of ``planner.trainers.TRAINER_NAMES``)."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -14,6 +14,7 @@ from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import AXES, AXIS_ORDERS, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
+from planner.trainers import trainer
 
 LOSS_CHUNK_TARGETS = (1024, 4096)
 """Tokens a loss chunk aims at: small keeps logits small, large keeps the head's matmul efficient."""
@@ -120,7 +121,7 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
         scheme=knobs.scheme if context > 1 else knobs.scheme[:1],
         backend=knobs.backend,
         microbatches=request.filters.microbatches or divisors(per_rank),
-        loss_chunk_tokens=request.filters.loss_chunk_tokens or _loss_chunks(request.workload.seq_len, context),
+        loss_chunk_tokens=request.filters.loss_chunk_tokens or _loss_options(request, context),
         axis_order=_axis_orders(request, mesh),
     )
 
@@ -129,6 +130,13 @@ def _axis_orders(request: SearchRequest, mesh: tuple[int, ...]) -> tuple[int, ..
     spans_domains = prod(mesh) > request.hardware.domain_size
     both = mesh[AXES.index("fsdp")] > 1 and mesh[AXES.index("context")] > 1
     return tuple(range(len(AXIS_ORDERS))) if spans_domains and both else (0,)
+
+
+def _loss_options(request: SearchRequest, context: int) -> tuple[int, ...]:
+    """A trainer without a chunked loss has the logits of all of a rank's tokens at once."""
+    if request.trainer is not None and trainer(request.trainer).whole_loss:
+        return (max(1, request.workload.seq_len // context),)
+    return _loss_chunks(request.workload.seq_len, context)
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
+from lcplan.model import ModelSpec
 from lcplan.workload import Workload
 from planner.filters import Filters, parse_mesh
 from planner.request import SearchRequest, default_global_batch, make_request
@@ -17,7 +18,7 @@ T = TypeVar("T")
 class RequestOptions(Frozen):
     """What ``request_options`` and ``knob_options`` parse."""
 
-    model: str
+    model: str | ModelSpec
     seq: int
     hw: str
     devices: int | None = None
@@ -32,6 +33,7 @@ class RequestOptions(Frozen):
     gather_dtype: tuple[str, ...] | None = None
     reduce_dtype: tuple[str, ...] | None = None
     moments_dtype: tuple[str, ...] | None = None
+    trainer: str | None = None
 
 
 _KNOBS = (
@@ -55,9 +57,12 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
         With all problems that were found: an unknown model and an unknown hardware are two lines of one error.
     """
     from lcplan import catalog
+    from planner.trainers import trainer
+    from planner.trainers.restrict import restrict
 
     problems: list[str] = []
-    model = _collect(problems, lambda: catalog.model(options.model))
+    named = options.model
+    model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
     if problems or model is None or hardware is None or mesh is None:
@@ -65,6 +70,9 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     given = options.global_batch is not None
     batch = options.global_batch or default_global_batch(options.seq, hardware, options.devices)
     knobs: dict[str, Any] = {name: getattr(options, name) for name in _KNOBS if getattr(options, name) is not None}
+    filters = Filters(mesh=mesh, **knobs)
+    if options.trainer is not None:
+        filters = restrict(filters, trainer(options.trainer), hardware=hardware, model=model)
     return make_request(
         {
             "model": model,
@@ -73,7 +81,8 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
             "budget_bytes": options.budget or hardware.usable_bytes,
             "objective": objective,
             "devices": options.devices,
-            "filters": Filters(mesh=mesh, **knobs),
+            "filters": filters,
+            "trainer": options.trainer,
         }
     )
 

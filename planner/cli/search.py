@@ -23,10 +23,11 @@ from planner.offer import default_stage, offer
 from planner.request import Objective, SearchRequest, Stage
 from planner.result import SearchResult
 from planner.run_folder import RunFolder
-from planner.stages import Effort, search
 from planner.show.search import search_view
+from planner.stages import Effort, search
 from planner.study import Store
 from planner.study.location import canonical_url
+from planner.trainers import TRAINER_NAMES
 
 EPILOG = """\b
 Examples:
@@ -65,6 +66,9 @@ class SearchOptions(RequestOptions):
 )
 @click.option(
     "--study", metavar="URL", help="Where results are kept: any Optuna storage. [default: study.db in the run's folder]"
+)
+@click.option(
+    "--for", "trainer", type=click.Choice(TRAINER_NAMES), help="Only what this trainer runs as it is (see lcplan export)."
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")

@@ -1,0 +1,86 @@
+"""``--for TRAINER``: the part of the space that a trainer runs as it is, as filters and as rules."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.setting import Setting
+from cost_models.table import CODES, StrategyTable
+from lcplan.errors import BadInputError
+from lcplan.hardware import HardwareSpec
+from lcplan.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.filters import Filters
+from planner.rules.interface import Mask, Rule
+from planner.trainers.interface import KNOB_NAMES, Knob, KnobName, Trainer
+
+GRID_DEFAULTS: dict[KnobName, str] = {"gather_dtype": "bf16", "reduce_dtype": "fp32", "moments_dtype": "fp32"}
+"""What the space takes for a dtype that no filter names."""
+
+
+def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec) -> Filters:
+    """Filters that let in only what the trainer runs exactly.
+
+    Raises
+    ------
+    BadInputError
+        The trainer cannot run the model or the hardware at all, or a filter asks for what it cannot run.
+    """
+    problems = [f"--for {trainer.name}: {problem}" for problem in trainer.refusals(hardware, model)]
+    narrowed: dict[str, tuple[str, ...]] = {}
+    for name, knob in trainer.knobs(hardware, trainer.jax).items():
+        asked: tuple[str, ...] = getattr(filters, name)
+        problems += [
+            f"--for {trainer.name}: --{name.replace('_', '-')} {value}: {knob.why}; it runs {', '.join(knob.values)}"
+            for value in asked
+            if value in knob.runs and not knob.exact(value)
+        ]
+        if not asked and name != "backend" and GRID_DEFAULTS.get(name, "") not in knob.values:
+            narrowed[name] = knob.values
+    if problems:
+        raise BadInputError(problems)
+    return filters.model_copy(update=narrowed)
+
+
+def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
+    """Rules that reject what the trainer would run otherwise, or not at all."""
+    knobs = trainer.knobs(hardware, trainer.jax)
+    found = [_knob_rule(trainer, name, knobs[name]) for name in KNOB_NAMES]
+    if not trainer.any_axis_order:
+        found.append(_order_rule(trainer))
+    if not trainer.replicates:
+        found.append(_replica_rule(trainer))
+    return (*found, *trainer.rules)
+
+
+def _knob_rule(trainer: Trainer, name: KnobName, knob: Knob) -> Rule:
+    allowed = [CODES[name].index(value) for value in knob.values]
+
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        foreign = ~np.isin(getattr(table, name), allowed)
+        return np.asarray(foreign & (table.context > 1)) if name == "scheme" else foreign
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"{name}={getattr(strategy, name)}: {knob.why}; {trainer.name} runs {', '.join(knob.values)}"
+
+    return Rule(f"{trainer.name}-{name.replace('_', '-')}", "knob", broken, say)
+
+
+def _order_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.axis_order != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"axis order {','.join(strategy.axis_order)}: {trainer.name} places data, fsdp, context, tensor from outside in"
+
+    return Rule(f"{trainer.name}-axis-order", "knob", broken, say)
+
+
+def _replica_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.data > 1
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"data={strategy.mesh.data}: {trainer.name} shards over every rank with a batch of its own; use fsdp for data"
+
+    return Rule(f"{trainer.name}-data", "knob", broken, say)
