@@ -32,8 +32,8 @@ def make_plan(request: SearchRequest, candidate: Candidate, toolchain: Toolchain
             timed=candidate.timed,
             best_rung=candidate.best.rung,
         ),
-        xla_flags=xla_flags(strategy, hardware, jax),
-        environment=environment(strategy, hardware, jax),
+        xla_flags=xla_flags(strategy, hardware, jax=jax),
+        environment=environment(strategy, hardware, jax=jax),
         launch=launch_shape(strategy, hardware),
         toolchain=toolchain.versions,
     )

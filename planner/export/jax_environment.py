@@ -15,13 +15,13 @@ def jax_environment(translation: Translation, plan: Plan) -> dict[str, str]:
     """
     job, jax = translation.job, translation.jax
     planned_jax = plan.toolchain.get("jax", "0")
-    replaced = set(xla_flags(plan.strategy, plan.request.hardware, planned_jax))
+    replaced = set(xla_flags(plan.strategy, plan.request.hardware, jax=planned_jax))
     kept = tuple(flag for flag in plan.xla_flags if flag not in replaced)
-    variables = dict(environment(job.strategy, job.hardware, jax))
+    variables = dict(environment(job.strategy, job.hardware, jax=jax))
     pool = plan.environment.get("XLA_PYTHON_CLIENT_MEM_FRACTION")
     if pool is not None:
         variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = pool
-    flags = " ".join([*kept, *xla_flags(job.strategy, job.hardware, jax)])
+    flags = " ".join([*kept, *xla_flags(job.strategy, job.hardware, jax=jax)])
     variables.pop("XLA_FLAGS", None)
     if flags:
         variables["LIBTPU_INIT_ARGS" if job.hardware.kind == "tpu" else "XLA_FLAGS"] = flags

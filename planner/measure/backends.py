@@ -105,24 +105,24 @@ def _active(backend: str, jax_version: str) -> tuple[Option, ...]:
     return tuple(o for o in known if version >= o.first and (o.last is None or version <= o.last))
 
 
-def compiler_options(strategy: Strategy, hardware: HardwareSpec, jax_version: str) -> dict[str, str | bool]:
+def compiler_options(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str | bool]:
     """Options for ``lowered.compile(compiler_options=...)``, proto names; none that this jax does not know."""
     if hardware.kind != "gpu":
         return {}
-    return {option.name: option.proto for option in _active(strategy.backend, jax_version)}
+    return {option.name: option.proto for option in _active(strategy.backend, jax)}
 
 
-def xla_flags(strategy: Strategy, hardware: HardwareSpec, jax_version: str) -> tuple[str, ...]:
+def xla_flags(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[str, ...]:
     """The same options as words of XLA_FLAGS, for the plan. An option that this jax lacks would abort the process: left out."""
     if hardware.kind != "gpu":
         return ()
-    return tuple(f"--{option.name}={option.flag}" for option in _active(strategy.backend, jax_version))
+    return tuple(f"--{option.name}={option.flag}" for option in _active(strategy.backend, jax))
 
 
-def environment(strategy: Strategy, hardware: HardwareSpec, jax_version: str) -> dict[str, str]:
+def environment(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str]:
     """What a job of this strategy sets: XLA_FLAGS and, on GPUs, the pool's share of device memory."""
     variables: dict[str, str] = {}
-    flags = xla_flags(strategy, hardware, jax_version)
+    flags = xla_flags(strategy, hardware, jax=jax)
     if flags:
         variables["XLA_FLAGS"] = " ".join(flags)
     if hardware.kind == "gpu":

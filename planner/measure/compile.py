@@ -50,9 +50,9 @@ def compile_jobs(
     work: list[_Work] = []
     for job in jobs:
         try:
-            work.append(_Work(job, toolchain, "compile", target_for(job.strategy, job.hardware, toolchain)))
+            work.append(_Work(job, "compile", toolchain=toolchain))
         except BadInputError as error:
-            yield job, _untried(job, toolchain, str(error))
+            yield job, _untried(job, str(error), toolchain=toolchain)
     yield from _run(work, Compiled, limits=pool, store=store)
 
 
@@ -70,7 +70,7 @@ def time_jobs(
     strange = sorted({job.hardware.name for job in jobs if job.hardware.kind != "cpu"})
     if strange:
         raise StageFailedError(f"{', '.join(strange)}: whole steps are timed on cpu-host only; use --stages compiled")
-    work = [_Work(job, toolchain, "time", target_for(job.strategy, job.hardware, toolchain)) for job in jobs]
+    work = [_Work(job, "time", toolchain=toolchain) for job in jobs]
     yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store)
 
 
@@ -83,11 +83,12 @@ def _can_compile(toolchain: Toolchain) -> None:
 class _Work:
     """A job with its target, key and task."""
 
-    def __init__(self, job: CompileJob, toolchain: Toolchain, purpose: Purpose, target: Target) -> None:
-        self.job, self.toolchain, self.target = job, toolchain, target
-        kernel = kernel_for(job, target, toolchain)
-        self.resolved: WorkerJob = resolve(job, target, purpose=purpose, kernel=kernel)
-        self.key = job_key(job, self.resolved, toolchain)
+    def __init__(self, job: CompileJob, purpose: Purpose, *, toolchain: Toolchain) -> None:
+        self.job, self.toolchain = job, toolchain
+        self.target = target_for(job.strategy, job.hardware, toolchain=toolchain)
+        kernel = kernel_for(job, self.target, toolchain=toolchain)
+        self.resolved: WorkerJob = resolve(job, self.target, purpose=purpose, kernel=kernel)
+        self.key = job_key(job, self.resolved, toolchain=toolchain)
 
     @property
     def task(self) -> Task:
@@ -102,7 +103,7 @@ def worker_command(python: str, program: Program) -> tuple[str, ...]:
     return (python, boot, str(os.getpid()), *(f"{name}={folder}" for name, folder in program.folders.items()))
 
 
-def kernel_for(job: CompileJob, target: Target, toolchain: Toolchain) -> str:
+def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> str:
     """The attention kernel of a chunk: cuDNN's where target, toolchain and shapes allow it, else blockwise JAX.
 
     cuDNN's fused attention takes half precision and head dims that are multiples of 8, up to 128 (cuDNN frontend, scaled dot
@@ -117,7 +118,7 @@ def _run(
 ) -> Iterator[tuple[CompileJob, Result]]:
     waiting: dict[str, list[_Work]] = {}
     for one in work:
-        kept = _kept(store, one, kind)
+        kept = _kept(one, kind, store=store)
         if kept is not None:
             assert store is not None
             store.served.add(one.job)
@@ -138,7 +139,7 @@ def _run(
             yield one.job, result  # type: ignore[misc]
 
 
-def _kept(store: ResultStore | None, one: _Work, kind: type[Result]) -> Result | None:
+def _kept(one: _Work, kind: type[Result], *, store: ResultStore | None) -> Result | None:
     """The stored result; a row that this version cannot read counts as absent."""
     data = store.get(one.key) if store is not None else None
     if data is None:
@@ -166,7 +167,7 @@ def _compiled(one: _Work, outcome: Outcome) -> Compiled:
     )
 
 
-def _untried(job: CompileJob, toolchain: Toolchain, error: str) -> Compiled:
+def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:
     """A row for a strategy that no target can hold."""
     name = job.hardware.name
     return Compiled(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from lcplan.collective import CollectiveUse, Op
 from lcplan.frozen import Frozen
-from planner.measure.hlo_groups import MeshView, replica_groups, source_target_pairs
+from planner.measure.hlo_groups import Groups, MeshView, replica_groups, source_target_pairs
 from planner.measure.hlo_loops import trip_count
 from planner.measure.hlo_text import Computation, Instruction, Module, parse_module, shape_bytes
 
@@ -62,13 +63,15 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
 _Key = tuple[Op, str, int, str]
 
 
+@dataclass(frozen=True)
 class _Walk:
     """Counts calls from the entry down; each computation once."""
 
-    def __init__(self, module: Module, mesh: MeshView, kind: Kind) -> None:
-        self.module, self.mesh, self.kind = module, mesh, kind
-        self.warnings: list[str] = []
-        self._done: dict[str, Counter[_Key]] = {}
+    module: Module
+    mesh: MeshView
+    kind: Kind
+    warnings: list[str] = field(default_factory=list)
+    _done: dict[str, Counter[_Key]] = field(default_factory=dict)
 
     def calls(self, name: str) -> Counter[_Key]:
         """Calls of each collective in one run of a computation."""
@@ -85,7 +88,7 @@ class _Walk:
             opcode = instruction.opcode
             op = opcode.removesuffix("-start")
             if op in _OPS:
-                key = _key(self, place, instruction)
+                key = self._key(place, instruction)
                 total.update({key: 1} if key else {})
             elif opcode == "while":
                 total.update(self._loop(place, instruction))
@@ -100,7 +103,7 @@ class _Walk:
         inside = self.calls(loop.attribute("body") or "")
         if not inside:
             return inside
-        trips = trip_count(self.module, place, loop)
+        trips = trip_count(self.module, caller=place, loop=loop)
         if trips is None:
             self.warnings.append(f"loop {loop.name}: trip count not in the executable; its collectives are counted once")
             trips = 1
@@ -114,6 +117,31 @@ class _Walk:
         for name in names:
             most |= self.calls(name)
         return most
+
+    def _key(self, place: Computation, instruction: Instruction) -> _Key | None:
+        """(op, axis, bytes, backend); None where it joins no two devices."""
+        opcode = _meaning(place, instruction)
+        op: Op = _ALIASES.get(opcode, opcode)  # type: ignore[assignment]
+        pairs = source_target_pairs(instruction.attributes)
+        if pairs is not None:
+            width, axis = (
+                len({device for pair in pairs for device in pair if pair[0] != pair[1]}),
+                self.mesh.axis_of_pairs(pairs),
+            )
+        else:
+            groups = self._groups(instruction)
+            width, axis = max(len(group) for group in groups), self.mesh.axis_of_groups(groups)
+        if width <= 1:
+            return None
+        return op, axis, _bytes(place, instruction, width=width), _backend(instruction, self.kind)
+
+    def _groups(self, instruction: Instruction) -> Groups:
+        everyone = (tuple(range(self.module.devices)),)
+        attributes = instruction.attributes
+        ranked = instruction.opcode.removesuffix("-start") in _RANKED_WITH_CHANNEL and "channel_id=" in attributes
+        if ranked and "use_global_device_ids=true" not in attributes:
+            return everyone
+        return replica_groups(attributes, self.module.devices) or everyone
 
 
 def _callees(instruction: Instruction) -> tuple[str, ...]:
@@ -132,25 +160,6 @@ def _continues(module: Module, fusion: Instruction) -> bool:
     return any("chain_id=" in part.attributes and part.opcode in _OPS for part in inside.instructions.values())
 
 
-def _key(walk: _Walk, place: Computation, instruction: Instruction) -> _Key | None:
-    """(op, axis, bytes, backend); None where it joins no two devices."""
-    opcode = _meaning(place, instruction)
-    op: Op = _ALIASES.get(opcode, opcode)  # type: ignore[assignment]
-    pairs = source_target_pairs(instruction.attributes)
-    if pairs is not None:
-        width, axis = 2, walk.mesh.axis_of_pairs(pairs)
-        if all(source == target for source, target in pairs):
-            return None
-    else:
-        groups = _groups(walk.module, instruction, opcode)
-        width = max(len(group) for group in groups)
-        axis = walk.mesh.axis_of_groups(groups)
-        if width <= 1:
-            return None
-    backend = _backend(instruction, walk.kind)
-    return op, axis, _bytes(place, instruction, width), backend
-
-
 def _meaning(place: Computation, instruction: Instruction) -> str:
     """The op; libtpu writes a reduce-scatter as a fusion ``all-reduce-scatter`` of an all-reduce and the slice that is kept."""
     opcode = instruction.opcode.removesuffix("-start")
@@ -158,14 +167,7 @@ def _meaning(place: Computation, instruction: Instruction) -> str:
     return "reduce-scatter" if sliced else opcode
 
 
-def _groups(module: Module, instruction: Instruction, opcode: str) -> tuple[tuple[int, ...], ...]:
-    everyone = (tuple(range(module.devices)),)
-    attributes = instruction.attributes
-    replicas = opcode in _RANKED_WITH_CHANNEL and "channel_id=" in attributes and "use_global_device_ids=true" not in attributes
-    return everyone if replicas else replica_groups(attributes, module.devices) or everyone
-
-
-def _bytes(place: Computation, instruction: Instruction, width: int) -> int:
+def _bytes(place: Computation, instruction: Instruction, *, width: int) -> int:
     """The larger side of the operand, as CollectiveUse defines it; from the operands' shapes."""
     opcode = instruction.opcode.removesuffix("-start")
     operands = [place.instructions[name] for name in instruction.operands if name in place.instructions]

@@ -80,7 +80,7 @@ def resolve(job: CompileJob, target: Target, *, purpose: Purpose, kernel: str) -
     )
 
 
-def job_key(job: CompileJob, resolved: WorkerJob, toolchain: Toolchain) -> str:
+def job_key(job: CompileJob, resolved: WorkerJob, *, toolchain: Toolchain) -> str:
     """Hash of everything that decides the result: program, shapes, mesh, target, flags, toolchain.
 
     Names and notes of the model are left out: they change no program.

@@ -108,9 +108,9 @@ class _Pool:
         answer = next((a for a in worker.drain() if a["id"] == task.request["id"]), None)
         if answer is not None:
             failure = None if "result" in answer else Failure(answer.get("kind", "error"), str(answer.get("error")))
-            return _outcome(worker, task, answer.get("result"), failure)
+            return _outcome(worker, task, result=answer.get("result"), failure=failure)
         failure = _with_words(gone, worker) if gone else self._over_limit(worker)
-        return _outcome(worker, task, None, failure) if failure else None
+        return _outcome(worker, task, failure=failure) if failure else None
 
     def _over_limit(self, worker: WorkerProcess) -> Failure | None:
         if worker.seconds > self.limits.wall_s:
@@ -133,7 +133,7 @@ class _Pool:
         return replace(outcome.task, fresh=True) if died and used else None
 
 
-def _outcome(worker: WorkerProcess, task: Task, result: Any, failure: Failure | None) -> Outcome:
+def _outcome(worker: WorkerProcess, task: Task, *, result: Any = None, failure: Failure | None = None) -> Outcome:
     stderr = worker.stderr.decode(errors="replace")
     return Outcome(task, result, failure, stderr, worker.seconds)
 

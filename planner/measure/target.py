@@ -67,7 +67,7 @@ def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
     return True
 
 
-def target_for(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
+def target_for(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
     """The target of one strategy: as many of the hardware's devices as its mesh takes.
 
     Where the hardware's compiler cannot be used, host devices stand in (rung ``compiled:host``) and ``note`` says why. For a
@@ -87,7 +87,7 @@ def target_for(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain)
             devices=strategy.devices,
             note=None if hardware.kind == "cpu" else f"compiled for host devices: {verdict}",
         )
-    return _gpu_target(strategy, hardware, toolchain) if hardware.kind == "gpu" else _tpu_target(strategy, hardware)
+    return _gpu_target(strategy, hardware, toolchain=toolchain) if hardware.kind == "gpu" else _tpu_target(strategy, hardware)
 
 
 def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
@@ -156,7 +156,7 @@ def _version(version: tuple[int, ...]) -> str:
     return f"major: {major} minor: {minor} patch: {patch}"
 
 
-def _gpu_target(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain) -> Target:
+def _gpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
     topology = gpu_topology(strategy.devices, hardware)
     cudnn = version_of(toolchain.versions["cudnn"]) if "cudnn" in toolchain.versions else DEFAULT_CUDNN
     return Target(
@@ -166,7 +166,7 @@ def _gpu_target(strategy: Strategy, hardware: HardwareSpec, toolchain: Toolchain
         devices=strategy.devices,
         topology=topology,
         target_config=gpu_target_config(hardware, cudnn=cudnn, runtime=CUDA_RUNTIME[toolchain.cuda or "cuda12"]),
-        compiler_options=compiler_options(strategy, hardware, toolchain.jax or "0"),
+        compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),
     )
 
 

@@ -48,7 +48,7 @@ class Store:
 
             optuna.logging.set_verbosity(optuna.logging.ERROR)
             study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
-            _claim(study, url, request)
+            _claim(study, request, url=url)
             return cls(url, study)
 
     def get(self, key: str) -> dict[str, Any] | None:
@@ -117,7 +117,7 @@ def _talking_to(url: str) -> Iterator[None]:
         raise explained(url, error) from None
 
 
-def _claim(study: Any, url: str, request: Mapping[str, Any]) -> None:
+def _claim(study: Any, request: Mapping[str, Any], *, url: str) -> None:
     ours = json.loads(json.dumps(request, sort_keys=True))
     theirs = study.user_attrs.get("request")
     if theirs is None:
@@ -131,9 +131,9 @@ def _claim(study: Any, url: str, request: Mapping[str, Any]) -> None:
         )
 
 
-def _differences(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _differences(a: Any, b: Any, *, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted({*a, *b}):
-            yield from _differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
+            yield from _differences(a.get(key), b.get(key), path=f"{path}.{key}" if path else key)
     elif a != b:
         yield path, a, b

@@ -62,23 +62,23 @@ def test_a_backend_that_is_gone_says_what_newer_versions_do() -> None:
     ],
 )
 def test_compiler_options_know_only_what_this_jax_knows(backend: str, jax: str, options: dict[str, object]) -> None:
-    assert compiler_options(strategy(backend), GB200, jax) == options
-    assert len(xla_flags(strategy(backend), GB200, jax)) == len(options)
+    assert compiler_options(strategy(backend), GB200, jax=jax) == options
+    assert len(xla_flags(strategy(backend), GB200, jax=jax)) == len(options)
 
 
 def test_flags_take_short_words_where_options_take_proto_names() -> None:
-    assert xla_flags(strategy("symmetric"), GB200, "0.10.1") == ("--xla_gpu_collective_permute_mode=symmetric",)
-    assert xla_flags(strategy("nvshmem"), GB200, "0.10.1") == ("--xla_gpu_experimental_enable_nvshmem=true",)
+    assert xla_flags(strategy("symmetric"), GB200, jax="0.10.1") == ("--xla_gpu_collective_permute_mode=symmetric",)
+    assert xla_flags(strategy("nvshmem"), GB200, jax="0.10.1") == ("--xla_gpu_experimental_enable_nvshmem=true",)
 
 
 def test_environment_of_a_job() -> None:
     ratio = f"{GB200.allowance.usable_ratio.value:.4g}"
-    assert environment(strategy("nvshmem"), GB200, "0.10.1") == {
+    assert environment(strategy("nvshmem"), GB200, jax="0.10.1") == {
         "XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true",
         "XLA_PYTHON_CLIENT_MEM_FRACTION": ratio,
     }
-    assert environment(strategy("nccl"), GB200, "0.10.1") == {"XLA_PYTHON_CLIENT_MEM_FRACTION": ratio}
-    assert environment(strategy("ici"), TPU, "0.10.1") == {}
+    assert environment(strategy("nccl"), GB200, jax="0.10.1") == {"XLA_PYTHON_CLIENT_MEM_FRACTION": ratio}
+    assert environment(strategy("ici"), TPU, jax="0.10.1") == {}
 
 
 def test_nvshmem_runs_one_device_a_process() -> None:

@@ -141,7 +141,8 @@ def test_cudnn_is_chosen_where_it_fits(toolchain: Toolchain, make_job: MakeJob) 
     )
 
     def chosen(job: CompileJob) -> str:
-        return kernel_for(job, target_for(job.strategy, job.hardware, able), able)
+        target = target_for(job.strategy, job.hardware, toolchain=able)
+        return kernel_for(job, target, toolchain=able)
 
     job = make_job("dgx-h100", context=2)
     assert chosen(job) == "cudnn"

@@ -60,7 +60,7 @@ PLAIN = {
 def trips(**changes: str) -> int | None:
     module = parse_module(TEXT.format(**PLAIN | changes))
     main = module.computations["main"]
-    return trip_count(module, main, main.instructions["w"])
+    return trip_count(module, caller=main, loop=main.instructions["w"])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from planner.measure.toolchain import Toolchain
 
 
 def key(job: CompileJob, toolchain: Toolchain, *, purpose: Purpose = "compile", kernel: str = "blockwise") -> str:
-    target = target_for(job.strategy, job.hardware, toolchain)
-    return job_key(job, resolve(job, target, purpose=purpose, kernel=kernel), toolchain)
+    target = target_for(job.strategy, job.hardware, toolchain=toolchain)
+    return job_key(job, resolve(job, target, purpose=purpose, kernel=kernel), toolchain=toolchain)
 
 
 def test_names_and_notes_do_not_change_a_key(toolchain: Toolchain, make_job: MakeJob) -> None:

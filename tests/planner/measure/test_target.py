@@ -42,7 +42,7 @@ def test_gpu_topologies(hardware: str, devices: int, topology: str) -> None:
 
 
 def test_gpu_target_holds_the_devices_facts_and_the_toolchains_cudnn() -> None:
-    target = target_for(strategy(8, "nvshmem"), catalog.hardware("dgx-h100"), FULL)
+    target = target_for(strategy(8, "nvshmem"), catalog.hardware("dgx-h100"), toolchain=FULL)
     assert (target.platform, target.topology, target.rung) == ("cuda", "1x1x8", "compiled:target")
     assert target.compiler_options == {"xla_gpu_experimental_enable_nvshmem": True}
     assert target.target_config is not None
@@ -68,10 +68,10 @@ def test_quotes_in_a_devices_name_stay_inside_it() -> None:
 def test_hardware_without_facts_is_compiled_on_the_host_with_a_note() -> None:
     gpu, tpu = catalog.hardware("dgx-h100"), catalog.hardware("tpu-v5p-64")
     bare = gpu.model_copy(update={"device": gpu.device.model_copy(update={"gpu": None})})
-    target = target_for(strategy(8), bare, FULL)
+    target = target_for(strategy(8), bare, toolchain=FULL)
     assert (target.platform, target.rung) == ("cpu", "compiled:host")
     assert target.note == "compiled for host devices: hardware dgx-h100 has no device.gpu facts; add them to its spec"
-    nameless = target_for(strategy(8, "ici"), tpu.model_copy(update={"topology_name": None}), FULL)
+    nameless = target_for(strategy(8, "ici"), tpu.model_copy(update={"topology_name": None}), toolchain=FULL)
     assert nameless.note is not None
     assert "no topology_name or torus" in nameless.note
 
@@ -93,24 +93,24 @@ def test_sub_torus(chips: int, torus: tuple[int, ...], block: tuple[int, ...] | 
 
 
 def test_tpu_target_of_a_part_of_a_slice() -> None:
-    target = target_for(strategy(8, "ici"), catalog.hardware("tpu-v5p-64"), FULL)
+    target = target_for(strategy(8, "ici"), catalog.hardware("tpu-v5p-64"), toolchain=FULL)
     assert (target.topology, target.rung, target.devices) == ("v5p:2x2x2", "compiled:target", 8)
     assert target.topology_options["chips_per_host_bounds"] == (2, 2, 1)
-    one = target_for(strategy(1, "ici"), catalog.hardware("tpu-v5e-8"), FULL)
+    one = target_for(strategy(1, "ici"), catalog.hardware("tpu-v5e-8"), toolchain=FULL)
     assert one.topology_options["chips_per_host_bounds"] == (1, 1, 1)
 
 
 def test_a_count_that_is_no_block_says_so() -> None:
     with pytest.raises(BadInputError, match=r"7 devices are no block of the .* torus of tpu-v5p-64"):
-        target_for(strategy(7, "ici"), catalog.hardware("tpu-v5p-64"), FULL)
+        target_for(strategy(7, "ici"), catalog.hardware("tpu-v5p-64"), toolchain=FULL)
 
 
 def test_without_a_plugin_host_devices_stand_in() -> None:
-    target = target_for(strategy(8), catalog.hardware("gb200-nvl72"), BARE)
+    target = target_for(strategy(8), catalog.hardware("gb200-nvl72"), toolchain=BARE)
     assert (target.platform, target.rung, target.name) == ("cpu", "compiled:host", "cpu x8")
     assert target.note == "compiled for host devices: no CUDA plugin"
     assert target.environment["XLA_FLAGS"] == "--xla_force_host_platform_device_count=8"
 
 
 def test_the_host_is_its_own_target() -> None:
-    assert target_for(strategy(8, "host"), catalog.hardware("cpu-host"), FULL).rung == "compiled:target"
+    assert target_for(strategy(8, "host"), catalog.hardware("cpu-host"), toolchain=FULL).rung == "compiled:target"
