@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, SCORE_BYTES, attention_flop, attention_seconds, score_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
+from cost_models.unfused import unfused_seconds
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ class _Kernel:
     def seconds(self, tokens: Floats, keys: Floats, width: Floats) -> Floats:
         """Time of ``tokens`` queries of ``width`` features against ``keys`` keys each [s]."""
         rates = self.rates
+        if self.layout.setting.kernel == "unfused":
+            return self._unfused(tokens * 2.0 * keys * width)
         rate = rates.attention_backward if self.backward else rates.attention_forward
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
         work = attention_flop(tokens, keys, width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
@@ -112,6 +115,16 @@ class _Kernel:
         score_bytes = SCORE_BYTES["backward" if self.backward else "forward"]
         moved = score_seconds(tokens, keys, heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
         return np.maximum(seconds, moved)
+
+    def _unfused(self, score_features: Floats) -> Floats:
+        """Time where the scores are kept or, in the backward pass of selective recomputation, made again."""
+        head_dim = float(self.layout.setting.model.head_dim)
+        passes = ["backward" if self.backward else "forward"]
+        if self.backward and self.layout.setting.program.recompute_scores:
+            passes.append("again")
+        rates = {"flop_per_s": self.rates.gemm.value, "hbm_bytes_per_s": self.rates.hbm.value}
+        each = [unfused_seconds(score_features / head_dim, head_dim, which=name, **rates) for name in passes]
+        return sum(each, start=np.zeros_like(score_features))
 
 
 def exposed_hop_seconds(step_s: Floats, hop_s: Floats) -> Floats:

@@ -10,7 +10,7 @@ from cost_models.attention import RingSteps, exposed_hop_seconds, ring_steps
 from cost_models.collectives import terms_of
 from cost_models.layout import Floats, Layout
 from cost_models.network import Network
-from cost_models.rates import rates_of
+from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.table import REMATS, StrategyTable
 
@@ -38,7 +38,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     Ignores launches between kernels. Source: docs/step.md; cost_models.attention and cost_models.network.
     """
     kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
-    layout, rates = Layout(setting, replace(table, remat=kept)), rates_of(setting.hardware)
+    layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
     forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
     network = Network(layout, rates)
     passes = setting.model.layers * layout.microbatches

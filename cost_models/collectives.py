@@ -19,9 +19,6 @@ from lcplan.strategy import AXES, AxisName, Strategy
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
 """What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
 
-WEIGHTS: tuple[AxisName, ...] = ("fsdp", "context")
-SPREAD: tuple[AxisName, ...] = ("fsdp", "context", "tensor")
-
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
 """XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
 
@@ -85,19 +82,23 @@ def terms_of(layout: Layout) -> list[Term]:
 
 def _on(axes: tuple[AxisName, ...], calls: Floats | float, layout: Layout) -> Floats:
     """``calls`` where the group of ``axes`` has more than one member, else 0."""
-    return calls * (layout.members(axes) > 1)
+    return np.multiply(calls, layout.members(axes) > 1, dtype=np.float64)
 
 
 def _weights(layout: Layout) -> list[Term]:
     model, t = layout.setting.model, layout.tensor
     passes = model.layers * layout.microbatches
+    gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
     shared = (model.layer_matrix_parameters - spread * layout.kv_spread) / t
     apart = np.where(layout.kv_spread, spread, 0.0)
     terms = []
-    for axes, elements, name in ((WEIGHTS, shared, "weights"), (SPREAD, apart, "key-value-weights")):
+    for axes, elements, name in (
+        (layout.weight_axes, shared, "weights"),
+        ((*layout.weight_axes, "tensor"), apart, "key-value-weights"),
+    ):
         on = _on(axes, passes, layout) * (elements > 0)
-        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, 2 * on, "prefetch"))
+        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * on, "prefetch"))
         terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, on, "behind-backward"))
     return terms
 
@@ -106,10 +107,10 @@ def _tables(layout: Layout) -> list[Term]:
     """Embedding and head; a tied head gathers the one table a second time."""
     model = layout.setting.model
     elements = layout.vocab_width * model.d_model
-    calls = _on(WEIGHTS, 2 * layout.microbatches, layout)
+    calls = _on(layout.weight_axes, 2 * layout.microbatches, layout)
     return [
-        Term("all-gather", WEIGHTS, "tables", layout.gather_bytes * elements, calls, "exposed"),
-        Term("reduce-scatter", WEIGHTS, "tables", layout.reduce_bytes * elements, calls, "exposed"),
+        Term("all-gather", layout.weight_axes, "tables", layout.gather_bytes * elements, calls, "exposed"),
+        Term("reduce-scatter", layout.weight_axes, "tables", layout.reduce_bytes * elements, calls, "exposed"),
     ]
 
 
@@ -179,16 +180,32 @@ def _ulysses(layout: Layout, layers: Floats) -> list[Term]:
 
 
 def _step(layout: Layout) -> list[Term]:
-    """Once a step: gradients over data, vectors over everything that replicates them, scalars."""
+    """Once a step: gradients over what replicates matrices, vectors over everything that replicates them, scalars."""
     model = layout.setting.model
     vectors = 4.0 * (model.layers * model.layer_vector_parameters + model.d_model)
-    matrices = 4.0 * (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
     everywhere: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor")
-    data: tuple[AxisName, ...] = ("data",)
     return [
         Term("all-reduce", everywhere, "vectors", np.full(len(layout.table), vectors), _on(everywhere, 1.0, layout), "exposed"),
-        Term("all-reduce", data, "gradients", matrices, _on(data, 1.0, layout), "exposed"),
+        *_gradients(layout),
         Term("all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), _on(everywhere, 2.0, layout), "exposed"),
+    ]
+
+
+def _gradients(layout: Layout) -> list[Term]:
+    """All-reduce in fp32; a distributed optimizer scatters them, and gathers the updated weights in the compute dtype."""
+    model, program = layout.setting.model, layout.setting.program
+    elements = (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
+    size = (2.0 if program.pure_bf16 else 4.0) * elements
+    axes = layout.gradient_axes
+    once = _on(axes, 1.0, layout)
+    if program.optimizer_over == "weights":
+        return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
+    updated = layout.activation_bytes * elements
+    inside = np.where(layout.optimizer_shards < layout.members(axes), 0.0, once)
+    return [
+        Term("all-reduce", axes, "gradients", size, once - inside, "exposed"),
+        Term("reduce-scatter", axes, "gradients", size, inside, "exposed"),
+        Term("all-gather", axes, "gradients", updated, inside, "exposed"),
     ]
 
 

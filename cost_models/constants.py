@@ -33,6 +33,9 @@ class Constants:
     nccl_ring_contention: float
     """Attention time that NCCL's permutes take from the kernels beside them, over the kernels' own, where tensor is above 1."""
 
+    eager_layer_host_s: float
+    """Host time of one forward pass over a layer where a process launches every operation on its own [s]."""
+
     def changed(self, values: dict[str, float]) -> Constants:
         """The same with some values replaced: what a fit tries."""
         return replace(self, **values)

@@ -78,7 +78,7 @@ def hop_contention_seconds(layout: Layout, hop_s: Floats, kernel_s: Floats) -> F
     Ignores what the copies take of the memory's bandwidth. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take
     multiprocessors from compute.
     """
-    return by_nccl(layout) * multiprocessor_share(layout) * np.minimum(hop_s, kernel_s)
+    return np.multiply(by_nccl(layout), multiprocessor_share(layout) * np.minimum(hop_s, kernel_s), dtype=np.float64)
 
 
 def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
@@ -105,4 +105,5 @@ def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
     is not published. k is fitted on them (data/constants.yaml).
     """
     beside = by_nccl(layout) & (layout.table.tensor > 1)
-    return beside * layout.setting.constants.nccl_ring_contention * steps.total_s
+    lost: Floats = beside * (layout.setting.constants.nccl_ring_contention * steps.total_s)
+    return lost

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cost_models.flops import full_attention_flop, hardware_flop, model_flop
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import MEMORY_PARTS, PHASES, StepMemory
-from cost_models.rates import rates_of
+from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.step_time import TIME_PARTS, StepTime
 from cost_models.table import StrategyTable
@@ -93,7 +93,7 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
 
 def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
     layout = Layout(setting, table)
-    rates = rates_of(setting.hardware)
+    rates = rates_for(setting)
     memory, total, phase = StepMemory(layout).parts()
     times = StepTime(layout, rates).parts()
     step = sum(times.values(), start=np.zeros(len(table)))

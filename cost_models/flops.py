@@ -130,9 +130,9 @@ def _flop(setting: Setting, *, causal: bool) -> float:
 def recomputed_matrix_parameters(layout: Layout) -> Floats:
     """Parameters of a layer's matrices whose products the backward pass repeats, by remat policy.
 
-    A product is repeated where nothing kept after it is enough: query, key and value unless all three are kept, the
-    output projection unless ``attention_out`` is, gate and up unless they are. The down projection never is: its result
-    only enters the residual stream, which the next layer keeps.
+    A product is repeated unless what it makes is kept: query, key, value, ``attention_out``, gate, up. The down projection's
+    result only enters the residual stream, which the next layer keeps, so a compiler leaves it out; a trainer that repeats
+    whole layers does not.
 
     Parameters
     ----------
@@ -149,12 +149,22 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
     Source: docs/step.md and lcplan/remat.py; Korthikanti et al. (arXiv:2205.05198), section 5, for selective recompute.
     """
     model = layout.setting.model
-    qkv = model.d_model * model.head_dim * (model.heads + 2 * model.kv_heads)
-    out = model.d_model * model.head_dim * model.heads
-    gate_up = model.up_matrices * model.d_model * model.d_ff
-    redo_qkv = ~(layout.saves("query") & layout.saves("key") & layout.saves("value"))
-    redo_up = ~(layout.saves("gate") & layout.saves("up"))
-    return qkv * redo_qkv + out * ~layout.saves("attention_out") + gate_up * redo_up
+    sizes = {
+        "query": model.heads * model.head_dim,
+        "key": model.kv_heads * model.head_dim,
+        "value": model.kv_heads * model.head_dim,
+        "attention_out": model.heads * model.head_dim,
+        "gate": (model.up_matrices - 1) * model.d_ff,
+        "up": model.d_ff,
+    }
+    total = np.zeros(len(layout.table))
+    for name, width in sizes.items():
+        total = total + float(model.d_model * width) * ~layout.saves(name)
+    if layout.setting.program.repeats == "whole-layer":
+        total = total + (total == model.layer_matrix_parameters - model.d_model * model.d_ff) * float(
+            model.d_model * model.d_ff
+        )
+    return total
 
 
 def recomputes_attention(layout: Layout) -> Bools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layout import Floats, Layout
-from cost_models.rates import rates_of
+from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.step_time import StepTime
 from cost_models.table import StrategyTable
@@ -34,7 +34,7 @@ def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, 
     Ignores context parallelism and weights' gathers. Source: docs/step.md; cost_models.step_time.
     """
     layout = Layout(setting, table)
-    times = StepTime(layout, rates_of(setting.hardware))
+    times = StepTime(layout, rates_for(setting))
     stream = [(term, seconds) for term, seconds in times.terms_with_seconds if term.purpose == "stream"]
     per_layer = setting.model.layers * layout.microbatches
     first = sum((2.0 * seconds for _, seconds in stream), start=np.zeros(len(table)))

@@ -84,13 +84,33 @@ class Layout:
 
     @cached_property
     def weight_shards(self) -> Floats:
-        """Devices that one all-gather of weights joins: f c."""
-        return self.fsdp * self.context
+        """Devices that one all-gather of weights joins: f c, or f alone for a program that shards weights so."""
+        return self.members(self.weight_axes)
+
+    @property
+    def weight_axes(self) -> tuple[AxisName, ...]:
+        """Axes over which weights are sharded and gathered, tensor apart."""
+        return ("fsdp", "context") if self.setting.program.weights_over == "fsdp+context" else ("fsdp",)
+
+    @property
+    def gradient_axes(self) -> tuple[AxisName, ...]:
+        """Axes that replicate matrices, over which their gradients are reduced once a step."""
+        return ("data",) if self.setting.program.weights_over == "fsdp+context" else ("data", "context")
 
     @cached_property
     def state_shards(self) -> Floats:
         """Devices over which a matrix and its optimizer state are split: f c t."""
         return self.weight_shards * self.tensor
+
+    @cached_property
+    def optimizer_shards(self) -> Floats:
+        """Further devices over which the optimizer's work is split: 1, or with a distributed optimizer those of data and, where
+        weights are not split over it, context."""
+        program = self.setting.program
+        if program.optimizer_over == "weights":
+            return np.ones(len(self.table))
+        group = self.data if program.weights_over == "fsdp+context" else self.data * self.context
+        return np.minimum(group, program.optimizer_group or np.inf)
 
     @cached_property
     def sequences(self) -> Floats:
@@ -183,6 +203,8 @@ class Layout:
 
     @cached_property
     def _saves(self) -> dict[str, Bools]:
+        if self.setting.program.saved is not None:
+            return {tensor: np.full(len(self.table), tensor in self.setting.program.saved) for tensor in NAMED_TENSORS}
         chosen = [self.table.remat == code for code in range(len(REMATS))]
         nothing = np.zeros(len(self.table), dtype=np.bool_)
         return {tensor: reduce(np.logical_or, (chosen[code] for code in codes), nothing) for tensor, codes in _SAVED_BY.items()}

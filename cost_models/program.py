@@ -18,13 +18,15 @@ class Program(Frozen):
     """Named tensors of a layer (lcplan.remat) that are kept for the backward pass, in place of the strategy's policy."""
     offloaded: tuple[str, ...] = ()
     """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
-    attention: Literal["step", "flash", "unfused"] = "step"
-    """``step``: the kernel of docs/step.md on that device. ``flash``: the trainer's own fused kernel. ``unfused``: scores,
-    softmax and weights go through memory."""
+    repeats: Literal["needed", "whole-layer"] = "needed"
+    """``whole-layer``: where nothing is kept, a layer's whole forward pass is repeated, its last product too (PyTorch)."""
+    attention: Literal["step", "flash", "flash2", "triton", "unfused"] = "step"
+    """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2`` and
+    ``triton``: older ones. ``unfused``: scores, softmax and weights go through memory."""
     recompute_scores: bool = False
     """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
-    fused: bool = True
-    """Whether a compiler or fused kernels join element-wise operations; else each reads and writes memory on its own."""
+    dispatch: Literal["compiled", "eager"] = "compiled"
+    """``eager``: a host process launches every operation of a layer on its own, and small layers wait for it."""
     sequence_parallel: bool = True
     """Whether the residual stream is split over tensor between products; else it is whole on every tensor rank."""
     weights_over: Literal["fsdp+context", "fsdp"] = "fsdp+context"
@@ -41,18 +43,20 @@ class Program(Frozen):
     """Whether gradients are reduced in bf16."""
     loss: Literal["chunked", "whole"] = "chunked"
     """``whole``: the logits of a microbatch exist at once."""
+    loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
+    """Products of the head with all tokens a step, at the rate of bf16: 3, one more where chunks are rematerialised, and each
+    backward product twice where it runs in fp32."""
     data_gradients: Literal["exposed", "behind-backward"] = "exposed"
     """Whether gradients are reduced over data after the backward pass or behind it."""
     stream: Literal["exposed", "beside-products"] = "exposed"
     """Whether tensor's gathers and scatters of the residual stream run beside the products that they feed."""
-    cast_weights: bool = False
-    """Whether a layer's weights are cast to the compute dtype in every pass, beside no gather that would do it."""
 
 
 STEP = Program()
 
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole")
-_MEGATRON = _FLASH.model_copy(update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True})
+_TORCH = _FLASH.model_copy(update={"repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
+_MEGATRON = _TORCH.model_copy(update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True})
 _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
 )
@@ -63,13 +67,14 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "flash": Program(attention="flash", data_gradients="behind-backward"),
         "maxtext": _FLASH,
         "paxml": _FLASH.model_copy(update={"attention": "unfused"}),
-        "torch-fsdp": _FLASH,
-        "torchtitan": _FLASH,
+        "torch-fsdp": _TORCH,
+        "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
+        "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
         "internevo": _MEGATRON,
-        "megatron": _MEGATRON,
+        "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "megatron-2022": _MEGATRON_2022,
         "megatron-deepspeed": _MEGATRON_2022,
-        "plain-jax": Program(attention="flash", cast_weights=True),
+        "plain-jax": Program(attention="flash", loss_products=6.0),
         "striped": Program(attention="flash"),
     }
 )

@@ -11,9 +11,11 @@ from cost_models.attention import RingSteps, exposed_hop_seconds, ring_steps
 from cost_models.collectives import Term, terms_of
 from cost_models.contention import by_nccl, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
+from cost_models.host import host_wait_seconds
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.network import Network
+from cost_models.overlap import behind_backward_seconds
 from cost_models.rates import KERNEL_FLOOR_S, Rates
 
 TIME_PARTS: tuple[str, ...] = (
@@ -161,7 +163,7 @@ class StepTime:
         """Head and softmax: a chunk's logits, and while they are there their gradient and its two products."""
         layout = self.layout
         model = layout.setting.model
-        products = self._gemm(float(model.vocab * model.d_model), 3.0)
+        products = self._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
         logits = 4.0 * layout.tokens * layout.vocab_width
         return layout.microbatches * (products + self._memory(6.0 * logits, 1.0))
 
@@ -170,7 +172,7 @@ class StepTime:
         """AdamW over a device's shard, and the sums of gradients over microbatches."""
         layout = self.layout
         elements = layout.setting.model.parameters / layout.state_shards
-        update = elements * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
+        update = elements / layout.optimizer_shards * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
         sums = 12.0 * elements * np.where(layout.microbatches > 1, layout.microbatches, 0.0)
         return self._memory(update + sums, 1.0)
 
@@ -204,8 +206,17 @@ class StepTime:
 
     @cached_property
     def comm_tensor(self) -> Floats:
-        """The residual stream's gathers and scatters and the loss's: written out before and after products, so exposed."""
-        return self._of("stream", "loss", "loss-maximum", "loss-sums")
+        """The residual stream's gathers and scatters and the loss's: written out before and after products, so exposed.
+
+        Beside the products that they feed, what those do not hide is left, and the first and last chunk of each.
+        """
+        exposed = self._of("loss", "loss-maximum", "loss-sums")
+        stream = self._of("stream")
+        if self.layout.setting.program.stream == "beside-products":
+            again = np.where(self._repeats > 0, self._layer_again_gemm, 0.0)
+            products = self._passes * (self._layer_forward_gemm + self._layer_backward_gemm + again)
+            stream = np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
+        return exposed + stream
 
     @cached_property
     def comm_context(self) -> Floats:
@@ -227,7 +238,11 @@ class StepTime:
     @cached_property
     def comm_data(self) -> Floats:
         """Once a step: gradients over data, vectors and scalars over every axis."""
-        return self._of("gradients", "vectors", "scalars")
+        gradients = self._of("gradients")
+        if self.layout.setting.program.data_gradients == "behind-backward":
+            layers = float(self.layout.setting.model.layers)
+            gradients = behind_backward_seconds(gradients, layers * self.layer_backward, layers=layers)
+        return gradients + self._of("vectors", "scalars")
 
     @cached_property
     def contention(self) -> Floats:
@@ -247,7 +262,15 @@ class StepTime:
     def overhead(self) -> Floats:
         """Kernels of the ring that cannot start before the last ended: one least kernel time a ring step and pass."""
         again = recomputes_attention(self.layout)
-        return self._floor * self._passes * (self._forward_attention.later + 1.0) * (2.0 + again)
+        ring = self._floor * self._passes * (self._forward_attention.later + 1.0) * (2.0 + again)
+        return ring + self._host_wait if self.layout.setting.program.dispatch == "eager" else ring
+
+    @property
+    def _host_wait(self) -> Floats:
+        """Waiting for an eager host, where the device's work of a layer is shorter than its launches."""
+        device = self.layer_forward + self.layer_backward + self._of("stream") / self._passes
+        seconds = self.layout.setting.constants.eager_layer_host_s
+        return self._passes * host_wait_seconds(device, self._repeats, forward_host_s=seconds)
 
     def parts(self) -> dict[str, Floats]:
         """Seconds a step by ``TIME_PARTS``; the step is their sum."""

@@ -50,7 +50,7 @@ def _priced(setting: Setting, table: StrategyTable, *, part: Part, memory_figure
 def _layer(setting: Setting, table: StrategyTable, part: Part) -> list[dict[str, Prediction]]:
     forward, backward = layer_pass_seconds(setting, table)
     seconds = forward if part == "layer-forward" else backward
-    return [dict.fromkeys(CONVENTIONS, {"step_s": float(value)}) for value in seconds]
+    return [{name: {"step_s": float(value)} for name in CONVENTIONS} for value in seconds]
 
 
 def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:

@@ -17,8 +17,10 @@ from planner.validate.specs import Specs
 from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
 from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
 
-GRID_POINTS = {1: 41, 2: 15}
-"""Values that a refit tries for each constant, by how many constants were fitted on the table."""
+GRID_PRICINGS = 8000
+"""Rows that a refit prices at most, over all values that it tries; a large table's fit hardly moves without one row."""
+MOST_VALUES, FEWEST_VALUES = 41, 5
+"""Values that a refit tries for each constant."""
 
 
 def validate(table: PublishedTable, folder: Path) -> TableResult:
@@ -88,15 +90,16 @@ def _left_out(
     free = bool(constants) or len(trials.trials) > 1
     if not free or len(facts) < 2:
         return {}
-    tried = try_all(table, facts, _grid(constants)) if constants else trials
+    tried = try_all(table, facts, _grid(constants, rows=len(facts) * len(trials.trials))) if constants else trials
     found = tried.left_out()
     there = ~np.isnan(found)
     return {name: float(found[there[:, i], i].mean()) for i, name in enumerate(CHOSEN_BY) if there[:, i].any()}
 
 
-def _grid(constants: tuple[Fitted, ...]) -> list[Constants]:
-    points = GRID_POINTS.get(len(constants), 7)
-    axes = [np.linspace(entry.low, entry.high, points) for entry in constants]
+def _grid(constants: tuple[Fitted, ...], rows: int) -> list[Constants]:
+    """Values of the constants to try, their published ones among them."""
+    points = int(np.clip((GRID_PRICINGS / rows) ** (1 / len(constants)), FEWEST_VALUES, MOST_VALUES))
+    axes = [sorted({*np.linspace(entry.low, entry.high, points), entry.value}) for entry in constants]
     names = [entry.name for entry in constants]
     published = published_constants()
     return [published.changed({n: float(v) for n, v in zip(names, values, strict=True)}) for values in product(*axes)]

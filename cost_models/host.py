@@ -1,0 +1,42 @@
+"""What the host costs: a process that launches every operation on its own keeps the device waiting where layers are small."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.layout import Floats
+
+BACKWARD_LAUNCHES = 2.0
+"""Launches of a layer's backward pass over those of its forward pass: a gradient for the input and one for the weight."""
+
+
+def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_s: float) -> Floats:
+    """Time of one layer's passes in which the device waits for launches.
+
+    ``max(0, e (1 + r + 2) - t)``.
+
+    Parameters
+    ----------
+    layer_s : ndarray
+        t, what the device does for one layer of one microbatch, both passes [s].
+    repeats : ndarray or float
+        r, forward passes repeated in the backward pass [count].
+    forward_host_s : float
+        e, host time of a layer's forward pass [s].
+
+    Returns
+    -------
+    ndarray
+        Waiting [s per layer and microbatch].
+
+    Notes
+    -----
+    The host runs ahead within a step, so that a wait of one layer is paid back by none. Source: docs/tables.md; e is fitted
+    (data/constants.yaml).
+
+    Examples
+    --------
+    >>> float(host_wait_seconds(np.array(1e-3), 1.0, forward_host_s=1e-3))
+    0.003
+    """
+    return np.maximum(forward_host_s * (1.0 + repeats + BACKWARD_LAUNCHES) - layer_s, 0.0)

@@ -1,0 +1,119 @@
+"""Laws told of another trainer's layout."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.collectives import terms_of
+from cost_models.flops import recomputed_matrix_parameters
+from cost_models.host import host_wait_seconds
+from cost_models.layout import Layout
+from cost_models.overlap import behind_backward_seconds
+from cost_models.program import PROGRAMS, Program
+from cost_models.rates import rates_for, rates_of
+from cost_models.setting import Setting
+from cost_models.step_time import StepTime
+from cost_models.table import StrategyTable
+from cost_models.unfused import unfused_seconds
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+
+
+def setting_of(program, *, machine="dgx-h100x2", seq_len=8192, batch=16):
+    spec = hardware(machine)
+    work = Workload(seq_len=seq_len, global_batch=batch)
+    return Setting(model("llama3-8b"), spec, work, spec.usable_bytes, program)
+
+
+def layout_of(program, *, mesh, remat="full", **where):
+    strategy = Strategy(mesh=mesh, remat=remat, scheme="ring-zigzag")
+    return Layout(setting_of(program, **where), StrategyTable.from_strategies([strategy]))
+
+
+def times_of(program, **where):
+    layout = layout_of(program, **where)
+    return StepTime(layout, rates_for(layout.setting))
+
+
+def test_pytorch_repeats_the_down_projection_too_where_nothing_is_kept():
+    needed = recomputed_matrix_parameters(layout_of(Program(), mesh=Mesh(fsdp=16)))[0]
+    whole = recomputed_matrix_parameters(layout_of(PROGRAMS["torch-fsdp"], mesh=Mesh(fsdp=16)))[0]
+    assert whole - needed == 4096 * 14336
+    assert whole == model("llama3-8b").layer_matrix_parameters
+    kept = layout_of(PROGRAMS["torch-fsdp"], mesh=Mesh(fsdp=16), remat="save-qkv")
+    assert recomputed_matrix_parameters(kept)[0] == 4096 * 4096 + 2 * 4096 * 14336
+
+
+def test_what_is_kept_can_be_listed():
+    layout = layout_of(Program(saved=("query", "up")), mesh=Mesh(fsdp=16))
+    expected = 4096 * (8 * 128 * 2 + 32 * 128 + 14336)  # key, value, output projection, gate
+    assert recomputed_matrix_parameters(layout)[0] == expected
+
+
+def test_megatron_shards_no_weights_over_context_but_reduces_their_gradients_over_it():
+    layout = layout_of(PROGRAMS["megatron"], mesh=Mesh(data=4, context=4))
+    purposes = {term.purpose: term for term in terms_of(layout) if term.calls[0] > 0}
+    assert "weights" not in purposes
+    assert purposes["gradients"].axes == ("data", "context")
+    assert layout.state_shards[0] == 1.0
+
+
+def test_a_distributed_optimizer_scatters_gradients_and_gathers_weights():
+    layout = layout_of(PROGRAMS["megatron"], mesh=Mesh(data=16))
+    ops = {term.op: float(term.bytes[0]) for term in terms_of(layout) if term.purpose == "gradients" and term.calls[0] > 0}
+    assert set(ops) == {"reduce-scatter", "all-gather"}
+    assert ops["reduce-scatter"] == 2 * ops["all-gather"]  # fp32 gradients, bf16 weights
+    assert layout.optimizer_shards[0] == 16.0
+
+
+def test_gradients_hide_behind_all_of_the_backward_pass_but_the_last_layer():
+    reduction, backward = np.array([1.0, 1.0, 8.0]), np.array([4.0, 0.5, 4.0])
+    exposed = behind_backward_seconds(reduction, backward, layers=4.0)
+    assert exposed == pytest.approx([0.25, 1.0 - 0.5 * 0.75, 8.0 - 3.0])
+
+
+def test_an_eager_host_is_a_floor_under_small_layers():
+    assert host_wait_seconds(np.array([1e-3, 5e-3]), 1.0, forward_host_s=1e-3) == pytest.approx([3e-3, 0.0])
+    small = {"mesh": Mesh(fsdp=16), "seq_len": 128}
+    eager, compiled = times_of(PROGRAMS["torch-fsdp"], **small), times_of(PROGRAMS["torch-compile"], **small)
+    assert eager.overhead[0] > 10 * compiled.overhead[0]
+    large = {"mesh": Mesh(fsdp=16), "seq_len": 32768}
+    assert times_of(PROGRAMS["torch-fsdp"], **large).overhead[0] == times_of(PROGRAMS["torch-compile"], **large).overhead[0]
+
+
+def test_unfused_attention_counts_every_score_and_its_way_through_memory():
+    # 1e9 scores of 100 features: 2 x 2e11 FLOP at 4e14 a second and 13 bytes a score at 1.3e12 a second
+    assert unfused_seconds(np.array(1e9), 100.0, which="forward", flop_per_s=4e14, hbm_bytes_per_s=1.3e12) == pytest.approx(
+        0.011
+    )
+    again = unfused_seconds(np.array(1e9), 100.0, which="again", flop_per_s=4e14, hbm_bytes_per_s=1.3e12)
+    assert again < 0.011
+
+
+def test_recomputing_scores_lengthens_the_backward_pass_alone():
+    kept, again = (PROGRAMS["megatron-2022"].model_copy(update={"recompute_scores": flag}) for flag in (False, True))
+    where = {"mesh": Mesh(tensor=8), "machine": "dgx-a100-80", "remat": "none", "seq_len": 2048, "batch": 4}
+    assert times_of(kept, **where).layer_forward[0] == times_of(again, **where).layer_forward[0]
+    assert times_of(kept, **where).layer_backward[0] < times_of(again, **where).layer_backward[0]
+
+
+def test_older_kernels_are_slower_where_they_were_measured():
+    new, old = (rates_for(setting_of(PROGRAMS[name])) for name in ("flash", "torch-fsdp"))
+    assert old.attention_forward.value < new.attention_forward.value
+    assert old.gemm == new.gemm
+    a100 = setting_of(PROGRAMS["torch-fsdp"], machine="dgx-a100-80")
+    assert rates_for(a100).attention_forward.value == rates_of(a100.hardware).attention_forward.value
+
+
+def test_async_tensor_parallelism_hides_the_stream_behind_its_products():
+    beside = PROGRAMS["torch-compile"].model_copy(update={"stream": "beside-products"})
+    where = {"mesh": Mesh(fsdp=2, tensor=8)}
+    exposed, hidden = (times_of(p, **where).comm_tensor[0] for p in (PROGRAMS["torch-compile"], beside))
+    assert exposed / 9 < hidden < exposed / 2
+
+
+def test_the_default_program_is_the_step_of_the_agreement():
+    setting = setting_of(Program())
+    assert setting == replace(setting, program=PROGRAMS["lcplan"])
