@@ -102,7 +102,7 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     )
 
 
-def valid_points(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> StrategyTable:
+def valid_points(request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
     """Every strategy that breaks no rule, of at most ``most_devices`` devices; what the rules rejected is not kept."""
     setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request, most_devices)

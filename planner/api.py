@@ -160,14 +160,14 @@ def search(
     given = _read(options)
     request, toolchain = given.request(), probe(given.toolchain)
     folder = RunFolder.open(out, request) if out else None
-    bench = Bench(request, toolchain, PoolLimits(jobs=1), _store(folder, request, stages))
+    bench = Bench(request, toolchain, PoolLimits(jobs=1), _store(folder, request, stages=stages))
     result = run_stages(bench, Effort(stages, survivors), _Silent())
     if folder is not None:
         folder.save(result.to_json(), make_plan(request, result.winner, toolchain) if result.winner else None)
     return result
 
 
-def _store(folder: RunFolder | None, request: SearchRequest, stages: Stage) -> Any:
+def _store(folder: RunFolder | None, request: SearchRequest, *, stages: Stage) -> Any:
     if folder is None or stages == "modelled":
         return None
     from planner.study import Store

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import ceil
 
+from cost_models.table import CODES, StrategyTable
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
 from lcplan.units import format_bytes, format_tokens
 from planner.analyse import setting_of
 from planner.feasible import nearest_miss, need_bytes
 from planner.filters import AxisFilter, Filters
-from planner.request import SearchRequest, default_global_batch
+from planner.request import default_global_batch
 from planner.what_if.ask import Ask
 from planner.what_if.longest import longest_sequence
 
@@ -30,51 +32,51 @@ DOMAIN_FACTORS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Proposal:
-    """A changed request, and how to say what changed. ``most_devices`` is its limit where it has no exact count."""
+    """A changed ask, and how to say what changed."""
 
-    request: SearchRequest
-    most_devices: int | None
+    ask: Ask
     told: Told
     pins: str | None = None
     """The filter that takes the winner's value, once there is one: what was open only to find it."""
 
-    def pinned(self, won: Strategy) -> SearchRequest:
-        """The changed request as ``told`` says it, with the winner's value in place of an open filter."""
+    def pinned(self, won: Strategy) -> Ask:
+        """The changed ask as ``told`` says it, with the winner's value in place of an open filter."""
         if self.pins is None:
-            return self.request
+            return self.ask
         if self.pins != "mesh":
-            return _with_filters(self.request, **{self.pins: (getattr(won, self.pins),)})
+            return _with_filters(self.ask, **{self.pins: (getattr(won, self.pins),)})
         sizes = zip(AXES, won.mesh.sizes, strict=True)
-        return _with_filters(self.request, mesh={axis: AxisFilter(intervals=((size, size),)) for axis, size in sizes})
+        return _with_filters(self.ask, mesh={axis: AxisFilter(intervals=((size, size),)) for axis, size in sizes})
 
 
 Groups = Iterator[Iterable[Proposal]]
-Kind = Callable[[SearchRequest, tuple[str, ...], int | None], Groups]
+Kind = Callable[[Ask], Groups]
 
 
 def _fixed(says: str, *arguments: str) -> Told:
     return lambda _: (says, arguments)
 
 
-def _with_filters(request: SearchRequest, **fields: object) -> SearchRequest:
-    return request.model_copy(update={"filters": request.filters.model_copy(update=fields)})
+def _with_filters(ask: Ask, **fields: object) -> Ask:
+    filters = ask.request.filters.model_copy(update=fields)
+    return ask.with_request(ask.request.model_copy(update={"filters": filters}))
 
 
-def _remat(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _remat(ask: Ask) -> Groups:
     """A remat policy that the request does not let in; the strategy that then wins says which."""
-    if request.filters.remat:
-        shown = ",".join(request.filters.remat)
-        yield [Proposal(_with_filters(request, remat=()), most, _other_value("remat", shown), "remat")]
+    if ask.request.filters.remat:
+        shown = ",".join(ask.request.filters.remat)
+        yield [Proposal(_with_filters(ask, remat=()), _other_value("remat", shown), "remat")]
 
 
-def _mesh(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _mesh(ask: Ask) -> Groups:
     """Other axis sizes: each filtered axis left open by itself, then all of them."""
-    axes = request.filters.mesh
+    axes = ask.request.filters.mesh
     freed = [({name: allowed for name, allowed in axes.items() if name != axis}, axis) for axis in axes]
     if len(axes) > 1:
         freed.append(({}, "every axis"))
     for kept, axis in freed:
-        yield [Proposal(_with_filters(request, mesh=kept), most, _other_mesh(axis), "mesh")]
+        yield [Proposal(_with_filters(ask, mesh=kept), _other_mesh(axis), "mesh")]
 
 
 def _other_mesh(axis: str) -> Told:
@@ -87,11 +89,11 @@ def _other_mesh(axis: str) -> Told:
     return told
 
 
-def _other_filters(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _other_filters(ask: Ask) -> Groups:
     """Any other knob that the request fixes, left open."""
-    for name, value in request.filters.model_dump(exclude_defaults=True, exclude={"mesh", "remat"}).items():
-        freed = _with_filters(request, **{name: Filters.model_fields[name].default})
-        yield [Proposal(freed, most, _other_value(name, ",".join(str(part) for part in value)), name)]
+    for name, value in ask.request.filters.model_dump(exclude_defaults=True, exclude={"mesh", "remat"}).items():
+        freed = _with_filters(ask, **{name: Filters.model_fields[name].default})
+        yield [Proposal(freed, _other_value(name, ",".join(str(part) for part in value)), name)]
 
 
 def _other_value(name: str, shown: str) -> Told:
@@ -99,46 +101,43 @@ def _other_value(name: str, shown: str) -> Told:
     return lambda won: (f"{option} {getattr(won, name)} (it is {shown})", (option, str(getattr(won, name))))
 
 
-def _dtypes(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _dtypes(ask: Ask) -> Groups:
     """bf16 where the default is fp32: AdamW's moments, gradients in reductions."""
     for name, words in (
         ("moments_dtype", "keep AdamW's moments in bf16"),
         ("reduce_dtype", "reduce gradients in bf16"),
     ):
-        if "bf16" not in getattr(request.filters, name):
+        if "bf16" not in getattr(ask.request.filters, name):
             option = f"--{name.replace('_', '-')}"
-            changed = _with_filters(request, **{name: ("bf16",)})
-            yield [Proposal(changed, most, _fixed(f"{option} bf16 ({words})", option, "bf16"))]
+            changed = _with_filters(ask, **{name: ("bf16",)})
+            yield [Proposal(changed, _fixed(f"{option} bf16 ({words})", option, "bf16"))]
 
 
-def _loss_chunk(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _loss_chunk(ask: Ask) -> Groups:
     """Fewer tokens whose logits exist at a time."""
-    if not request.filters.loss_chunk_tokens:
+    if not ask.request.filters.loss_chunk_tokens:
         yield [
             Proposal(
-                _with_filters(request, loss_chunk_tokens=(chunk,)),
-                most,
+                _with_filters(ask, loss_chunk_tokens=(chunk,)),
                 _fixed(f"--loss-chunk-tokens {chunk} (fewer logits at a time)", "--loss-chunk-tokens", str(chunk)),
             )
             for chunk in SMALL_CHUNKS
         ]
 
 
-def _offload(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _offload(ask: Ask) -> Groups:
     """Activations or state in host memory, where the step can do that."""
-    if "offload" not in Filters.model_fields or getattr(request.filters, "offload", None):
+    if "offload" not in Filters.model_fields or getattr(ask.request.filters, "offload", None):
         return
-    from cost_models.table import CODES
-
     for value in CODES.get("offload", ()):
         if str(value) != "none":
-            changed = _with_filters(request, offload=(value,))
-            yield [Proposal(changed, most, _fixed(f"--offload {value} (to host memory)", "--offload", str(value)))]
+            changed = _with_filters(ask, offload=(value,))
+            yield [Proposal(changed, _fixed(f"--offload {value} (to host memory)", "--offload", str(value)))]
 
 
-def _batch(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _batch(ask: Ask) -> Groups:
     """Fewer sequences a step, halved until something fits."""
-    yield (_with_batch(request, most, batch) for batch in _halves(request.workload.global_batch))
+    yield (_with_batch(ask, batch) for batch in _halves(ask.request.workload.global_batch))
 
 
 def _halves(batch: int) -> Iterator[int]:
@@ -147,48 +146,57 @@ def _halves(batch: int) -> Iterator[int]:
         yield batch
 
 
-def _with_batch(request: SearchRequest, most: int | None, batch: int) -> Proposal:
-    workload = request.workload.model_copy(update={"global_batch": batch, "global_batch_given": True})
-    changed = request.model_copy(update={"workload": workload})
-    return Proposal(changed, most, _fixed(f"--global-batch {batch} (fewer tokens a step)", "--global-batch", str(batch)))
+def _with_batch(ask: Ask, batch: int) -> Proposal:
+    workload = ask.request.workload.model_copy(update={"global_batch": batch, "global_batch_given": True})
+    changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
+    return Proposal(changed, _fixed(f"--global-batch {batch} (fewer tokens a step)", "--global-batch", str(batch)))
 
 
-def _sequence(request: SearchRequest, backends: tuple[str, ...], most: int | None) -> Groups:
+def _sequence(ask: Ask) -> Groups:
     """The longest sequence below that fits."""
-    ask = Ask(request, backends, most or request.hardware.devices)
     length = longest_sequence(ask)
-    if length is not None and length < request.workload.seq_len:
+    if length is not None and length < ask.request.workload.seq_len:
         shown = format_tokens(length)
-        yield [Proposal(ask.at(seq_len=length), most, _fixed(f"--seq {shown} (shorter sequences)", "--seq", shown))]
+        changed = ask.with_request(ask.at(seq_len=length))
+        yield [Proposal(changed, _fixed(f"--seq {shown} (shorter sequences)", "--seq", shown))]
 
 
-def _devices(request: SearchRequest, _: tuple[str, ...], most: int | None) -> Groups:
+def _devices(ask: Ask) -> Groups:
     """More devices of the hardware, then more domains of it, doubled until something fits."""
-    now = request.devices or most
-    yield [*_same_hardware(request, now), *_more_domains(request, now)]
+    yield [*_same_hardware(ask), *_more_domains(ask)]
 
 
-def _same_hardware(request: SearchRequest, now: int | None) -> Iterator[Proposal]:
-    count = now or request.hardware.devices
-    while (count := count * 2) <= request.hardware.devices:
-        changed = request.model_copy(update={"devices": count if request.devices else None})
-        yield Proposal(changed, count, _fixed(f"--devices {count} (more devices)", "--devices", str(count)))
+def _same_hardware(ask: Ask) -> Iterator[Proposal]:
+    count = ask.request.devices or ask.most_devices
+    while (count := count * 2) <= ask.request.hardware.devices:
+        changed = _with_devices(ask, count, hardware=ask.request.hardware)
+        yield Proposal(changed, _fixed(f"--devices {count} (more devices)", "--devices", str(count)))
 
 
-def _more_domains(request: SearchRequest, now: int | None) -> Iterator[Proposal]:
-    hardware = request.hardware
+def _more_domains(ask: Ask) -> Iterator[Proposal]:
+    hardware = ask.request.hardware
     if hardware.network_link is None:
         return
+    now = ask.request.devices or ask.most_devices
+    limited = ask.request.devices is not None or now < hardware.devices
     for factor in DOMAIN_FACTORS:
         name = _counted(hardware, factor)
         larger = hardware.model_copy(update={"domains": hardware.domains * factor, "name": name})
-        count = now * factor if now else None
-        changed = request.model_copy(update={"hardware": larger, "devices": count if request.devices else None})
-        if not request.workload.global_batch_given:
-            batch = default_global_batch(request.workload.seq_len, larger, count)
-            changed = changed.model_copy(update={"workload": request.workload.model_copy(update={"global_batch": batch})})
-        devices = ("--devices", str(count)) if count else ()
-        yield Proposal(changed, count, _fixed(f"--hw {name} ({larger.devices} devices)", "--hw", name, *devices))
+        count = now * factor
+        devices = ("--devices", str(count)) if limited else ()
+        says = f"--hw {name} ({larger.devices} devices)"
+        yield Proposal(_with_devices(ask, count, hardware=larger), _fixed(says, "--hw", name, *devices))
+
+
+def _with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
+    request = ask.request
+    workload = request.workload
+    if not workload.global_batch_given:
+        batch = default_global_batch(workload.seq_len, hardware, count)
+        workload = workload.model_copy(update={"global_batch": batch})
+    exact = count if request.devices is not None else None
+    changed = request.model_copy(update={"hardware": hardware, "devices": exact, "workload": workload})
+    return Ask(changed, ask.backends, count)
 
 
 def _counted(hardware: HardwareSpec, factor: int) -> str:
@@ -197,18 +205,17 @@ def _counted(hardware: HardwareSpec, factor: int) -> str:
     return f"{counted[1] if counted else hardware.name}x{hardware.domains * factor}"
 
 
-def _budget(request: SearchRequest, backends: tuple[str, ...], most: int | None) -> Groups:
+def _budget(ask: Ask) -> Groups:
     """The least budget that is enough, where the device has so much memory."""
-    miss = nearest_miss(request, backends, most)
+    miss, request = nearest_miss(ask), ask.request
     if miss is None:
         return
-    from cost_models.table import StrategyTable
-
-    need = -int(-need_bytes(setting_of(request), StrategyTable.from_strategies([miss.strategy]))[0] // 1)
+    need = ceil(need_bytes(setting_of(request), StrategyTable.from_strategies([miss.strategy]))[0])
     memory = int(request.hardware.device.hbm_bytes.value)
     if request.budget_bytes < need <= memory:
         says = f"--budget {need} ({format_bytes(need)} of the device's {format_bytes(memory)})"
-        yield [Proposal(request.model_copy(update={"budget_bytes": need}), most, _fixed(says, "--budget", str(need)))]
+        changed = ask.with_request(request.model_copy(update={"budget_bytes": need}))
+        yield [Proposal(changed, _fixed(says, "--budget", str(need)))]
 
 
 KINDS: dict[str, Kind] = {

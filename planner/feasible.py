@@ -11,7 +11,7 @@ from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
-from planner.request import SearchRequest
+from planner.what_if.ask import Ask
 
 
 def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
@@ -27,19 +27,20 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
     return total + allowance_bytes(layout)
 
 
-def fits_any(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> bool:
-    """Whether some valid strategy of the request fits its budget, by the laws."""
-    table = valid_points(request, backends, most_devices)
-    return bool(len(table)) and bool((need_bytes(setting_of(request), table) <= request.budget_bytes).any())
+def fits_any(ask: Ask) -> bool:
+    """Whether some valid strategy fits the budget, by the laws."""
+    table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
+    return bool(len(table)) and bool((need_bytes(setting_of(ask.request), table) <= ask.request.budget_bytes).any())
 
 
-def nearest_miss(request: SearchRequest, backends: tuple[str, ...], most_devices: int | None = None) -> Candidate | None:
+def nearest_miss(ask: Ask) -> Candidate | None:
     """The valid strategy that needs least memory, priced; None where the rules leave none."""
-    table = valid_points(request, backends, most_devices)
+    table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     if not len(table):
         return None
-    row = table.take(np.array([np.argmin(need_bytes(setting_of(request), table))]))
-    return Candidate(strategy=row.strategy(0), estimate=estimate(setting_of(request), row).row(0))
+    setting = setting_of(ask.request)
+    row = table.take(np.array([np.argmin(need_bytes(setting, table))]))
+    return Candidate(strategy=row.strategy(0), estimate=estimate(setting, row).row(0))
 
 
 def best_row(table: StrategyTable, estimates: EstimateTable, *, objective: str, fits: np.ndarray) -> int | None:

@@ -10,7 +10,7 @@ from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
 from planner.change_kinds import KINDS, Proposal
 from planner.feasible import best_row, fits_any
-from planner.request import SearchRequest
+from planner.what_if.ask import Ask
 
 LAST_RESORTS = frozenset({"devices", "budget"})
 """Kinds that come after all others, whatever they cost: more hardware, and memory that the runtime was to have."""
@@ -25,9 +25,8 @@ class Change:
     """In words, with the option where there is one."""
     arguments: tuple[str, ...]
     """What to add to the command line (an option that is there already is replaced)."""
-    request: SearchRequest
-    most_devices: int | None
-    """The limit of the changed request, where it has no exact count."""
+    ask: Ask
+    """The changed request with its limit of devices."""
     candidate: Candidate
 
     @property
@@ -38,7 +37,7 @@ class Change:
     @property
     def device_s_per_token(self) -> float:
         """What a token then costs in device time [device s per token]; changes are ranked by it."""
-        return self.step_s * self.candidate.strategy.devices / self.request.workload.tokens
+        return self.step_s * self.candidate.strategy.devices / self.ask.request.workload.tokens
 
     def to_json(self) -> dict[str, object]:
         """One entry of ``changes_that_fit``."""
@@ -52,44 +51,33 @@ class Change:
         }
 
 
-def changes_that_fit(
-    request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, without: Iterable[str] = ()
-) -> list[Change]:
+def changes_that_fit(ask: Ask, *, without: Iterable[str] = ()) -> list[Change]:
     """Single changes after which something fits, by what a token then costs in step and device time.
 
     Changes of the job come first, more hardware and a larger budget last. Each is the smallest of its kind that is enough:
     the longest sequence below, the next policy, the fewest devices above, and so on. Priced by the same laws over the whole
-    space of the changed request. ``most_devices``: a limit in place of the request's exact count. ``without``: kinds (of
-    ``KINDS``) that are not wanted.
+    space of the changed request. ``without``: kinds (of ``KINDS``) that are not wanted.
     """
     found: dict[tuple[str, ...], Change] = {}
     for name, kind in KINDS.items():
         if name in without:
             continue
-        for group in kind(request, backends, most_devices):
-            change = next((made for made in (_made(name, proposal, backends) for proposal in group) if made is not None), None)
+        for group in kind(ask):
+            change = next((made for made in (_made(name, proposal) for proposal in group) if made is not None), None)
             if change is not None:
                 found.setdefault(change.arguments, change)
     return sorted(found.values(), key=lambda change: (change.kind in LAST_RESORTS, change.device_s_per_token))
 
 
-def _made(kind: str, proposal: Proposal, backends: tuple[str, ...]) -> Change | None:
-    request = proposal.request
-    if not fits_any(request, backends, proposal.most_devices):
+def _made(kind: str, proposal: Proposal) -> Change | None:
+    ask = proposal.ask
+    if not fits_any(ask):
         return None
-    table = valid_points(request, backends, proposal.most_devices)
-    estimates = estimate(setting_of(request), table)
-    row = best_row(table, estimates, objective=request.objective, fits=estimates.fits)
+    table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
+    estimates = estimate(setting_of(ask.request), table)
+    row = best_row(table, estimates, objective=ask.request.objective, fits=estimates.fits)
     if row is None:
         return None
     candidate = Candidate(strategy=table.strategy(row), estimate=estimates.row(row))
     says, arguments = proposal.told(candidate.strategy)
-    request = proposal.pinned(candidate.strategy)
-    return Change(
-        kind=kind,
-        says=says,
-        arguments=arguments,
-        request=request,
-        most_devices=proposal.most_devices,
-        candidate=candidate,
-    )
+    return Change(kind=kind, says=says, arguments=arguments, ask=proposal.pinned(candidate.strategy), candidate=candidate)

@@ -14,6 +14,7 @@ from planner.nearest import changes_that_fit
 from planner.offer import offer
 from planner.request import SearchRequest, Stage
 from planner.result import SearchResult, SpaceCounts
+from planner.what_if.ask import Ask
 
 ATTEMPTS_PER_SURVIVOR = 3
 """Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
@@ -51,8 +52,12 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
             candidates = _timed(candidates, bench, watcher)
     result = _result(request, analysis, rank(candidates, request.objective), (*request.warnings, *offered.notes))
     if result.winner is None:
-        result = replace(result, changes=tuple(changes_that_fit(request, offered.backends)))
+        result = replace(result, changes=tuple(changes_that_fit(_ask(request, offered.backends))))
     return result
+
+
+def _ask(request: SearchRequest, backends: tuple[str, ...]) -> Ask:
+    return Ask(request, backends, request.devices or request.hardware.devices)
 
 
 def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Watcher) -> Iterator[Candidate]:

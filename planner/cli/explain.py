@@ -37,7 +37,7 @@ def command(run: str, strategies: tuple[str, ...], price: float | None, output: 
     """
     if len(strategies) > MOST:
         raise BadInputError(f"explain takes one strategy, or two to compare; {len(strategies)} were given")
-    found = _found(read_run(run), strategies, price)
+    found = _found(read_run(run), strategies, price=price)
     if output == "json":
         print_json(found.to_json())
     elif output == "csv":
@@ -47,10 +47,10 @@ def command(run: str, strategies: tuple[str, ...], price: float | None, output: 
     return 0
 
 
-def _found(run: Run, strategies: tuple[str, ...], price: float | None) -> Explanation | Comparison:
+def _found(run: Run, strategies: tuple[str, ...], *, price: float | None) -> Explanation | Comparison:
     named = [named_strategy(text, run) for text in strategies]
     if len(named) == MOST:
-        return compare(run, *named)
+        return compare(run, first=named[0], second=named[1])
     return explain(run, named[0] if named else None, price_usd_per_device_hour=price)
 
 

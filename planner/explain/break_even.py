@@ -28,12 +28,12 @@ class BreakEven:
     says: str
 
 
-def break_evens(request: SearchRequest, strategy: Strategy, winner: Strategy) -> tuple[BreakEven, ...]:
+def break_evens(request: SearchRequest, *, strategy: Strategy, winner: Strategy) -> tuple[BreakEven, ...]:
     """For each quantity the nearest value, in doublings from the request's own, at which the strategy fits and is faster."""
     found = []
     for quantity in (_sequence, _batch, _bandwidth, _memory):
         for tried in quantity(request):
-            how = _wins(tried.request, strategy, winner)
+            how = _wins(tried.request, strategy=strategy, winner=winner)
             if how is not None:
                 found.append(BreakEven(tried.quantity, tried.value, f"{tried.says}{how}"))
                 break
@@ -48,7 +48,7 @@ class _Tried:
     request: SearchRequest
 
 
-def _wins(request: SearchRequest, strategy: Strategy, winner: Strategy) -> str | None:
+def _wins(request: SearchRequest, *, strategy: Strategy, winner: Strategy) -> str | None:
     """How the strategy wins there: faster (no more words), or because the winner is no match; None where it does not."""
     setting = setting_of(request)
     if broken_rules(setting, strategy):
@@ -70,7 +70,7 @@ def _outwards() -> Iterator[float]:
         yield 2.0**-doubling
 
 
-def _applied(request: SearchRequest, name: str, value: float | int) -> SearchRequest:
+def _applied(request: SearchRequest, name: str, *, value: float | int) -> SearchRequest:
     ask = Ask(request, request.hardware.backends, request.hardware.devices)
     return QUANTITIES[name].apply(ask, value).request
 
@@ -79,7 +79,7 @@ def _workload(request: SearchRequest, name: str, *, now: int, words: Callable[[i
     for factor in _outwards():
         value = int(now * factor)
         if value >= 1 and value == now * factor:
-            yield _Tried(name, value, words(value), _applied(request, name, value))
+            yield _Tried(name, value, words(value), _applied(request, name, value=value))
 
 
 def _sequence(request: SearchRequest) -> Iterator[_Tried]:
@@ -99,7 +99,7 @@ def _bandwidth(request: SearchRequest) -> Iterator[_Tried]:
     crossing = request.hardware.domains > 1 and request.hardware.network_link is not None
     link = request.hardware.network_link if crossing and request.hardware.network_link else request.hardware.domain_link
     for factor in _outwards():
-        changed = _applied(request, "bandwidth", -factor)
+        changed = _applied(request, "bandwidth", value=-factor)
         speed = link_bandwidth(changed.hardware)
         says = f"{link.name} at {factor:g} times its bandwidth ({speed / 1e9:,.3g} GB/s one way)"
         yield _Tried("bandwidth", speed, says, changed)

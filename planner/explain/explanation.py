@@ -127,27 +127,27 @@ def explain(run: Run, strategy: Strategy | None = None, *, price_usd_per_device_
     return Explanation(
         run=run,
         candidate=candidate,
-        verdict=verdict(request, candidate, winner),
+        verdict=verdict(request, candidate, winner=winner),
         transfers=moved,
         exposures=exposures(candidate, moved),
         bases=part_bases(candidate, moved),
         inventory=lines,
         trouble=trouble(candidate, lines),
         cost=Cost.of(candidate, request.hardware, price_usd_per_device_hour),
-        others=tuple(verdict(request, other, winner, deep=False) for other in others),
-        shifts=shifts(request, run.backends, candidate.strategy) if won else (),
+        others=tuple(verdict(request, other, winner=winner, deep=False) for other in others),
+        shifts=shifts(request, run.backends, winner=candidate.strategy) if won else (),
     )
 
 
-def compare(run: Run, first: Strategy, second: Strategy) -> Comparison:
+def compare(run: Run, *, first: Strategy, second: Strategy) -> Comparison:
     """Two strategies term by term."""
     one, other = explain(run, first), explain(run, second)
     return Comparison(
         run=run,
         first=one,
         second=other,
-        memory=differences(one.candidate, other.candidate, "memory_bytes"),
-        time=differences(one.candidate, other.candidate, "time_s"),
+        memory=differences(one.candidate, other.candidate, parts="memory_bytes"),
+        time=differences(one.candidate, other.candidate, parts="time_s"),
     )
 
 

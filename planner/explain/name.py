@@ -38,7 +38,7 @@ def named_strategy(text: str, run: Run) -> Strategy:
         strategy = candidate.strategy
         if strategy.mesh == mesh and all(str(getattr(strategy, name)) == str(value) for name, value in fields.items()):
             return strategy
-    return _made(run, mesh, fields)
+    return _made(run, mesh, fields=fields)
 
 
 def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
@@ -62,7 +62,7 @@ def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
     return Mesh(**sizes), fields
 
 
-def _made(run: Run, mesh: Mesh, fields: dict[str, Any]) -> Strategy:
+def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
     options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends), mesh.sizes)
     sizes = {"microbatches": options.microbatches[-1], "loss_chunk_tokens": options.loss_chunk_tokens[-1]}
     base = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {"backend": run.backends[0]}

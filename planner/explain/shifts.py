@@ -29,12 +29,12 @@ class Shift:
     """Whether it is the winner's very strategy (microbatches and loss chunk follow the workload and are not compared)."""
 
 
-def shifts(request: SearchRequest, backends: tuple[str, ...], winner: Strategy) -> tuple[Shift, ...]:
+def shifts(request: SearchRequest, backends: tuple[str, ...], *, winner: Strategy) -> tuple[Shift, ...]:
     """The best strategy by the laws at a quarter, half, twice and four times the length, memory and bandwidth."""
     ask = Ask(request, backends, request.devices or request.hardware.devices)
     found = []
     for varied in _varied(request):
-        for point in sweep(ask, (varied,), "sweep"):
+        for point in sweep(ask, (varied,)):
             value = point.varied[varied.quantity.name]
             best = point.candidate if point.candidate is not None and point.candidate.best.fits else None
             mesh = best is not None and best.strategy.mesh == winner.mesh

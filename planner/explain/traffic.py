@@ -74,7 +74,7 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
                 calls=calls,
                 bytes=size,
                 transfer_s=calls * float(np.asarray(network.seconds(term))[0]),
-                link=_link(setting, layout, term),
+                link=_link(layout, term),
             )
         )
     return tuple(sorted(found, key=lambda transfer: -transfer.transfer_s))
@@ -92,8 +92,8 @@ def part_of(term: Term) -> str:
     return "comm_context" if term.axes == ("context",) else "comm_data"
 
 
-def _link(setting: Setting, layout: Layout, term: Term) -> str:
-    hardware = setting.hardware
+def _link(layout: Layout, term: Term) -> str:
+    hardware = layout.setting.hardware
     crosses = float(np.asarray(span_of(layout, term.axes).crosses)[0]) > 1
     return hardware.network_link.name if crosses and hardware.network_link is not None else hardware.domain_link.name
 

@@ -47,21 +47,21 @@ class Verdict:
     break_evens: tuple[BreakEven, ...]
 
 
-def verdict(request: SearchRequest, candidate: Candidate, winner: Candidate | None, *, deep: bool = True) -> Verdict:
+def verdict(request: SearchRequest, candidate: Candidate, *, winner: Candidate | None, deep: bool = True) -> Verdict:
     """Hold ``candidate`` against ``winner``: rules first, then failure, memory, time. ``deep``: also what would help."""
     if winner is not None and candidate.strategy == winner.strategy:
         return Verdict(candidate, "won", (), 0.0, (), (), ())
     broken = broken_rules(setting_of(request), candidate.strategy)
     if broken:
         return Verdict(candidate, "rule", tuple(broken), None, (), (), ())
-    terms = differences(winner, candidate, "time_s") if winner else ()
-    slower = _slower(request, candidate, winner) if winner else None
-    evens = break_evens(request, candidate.strategy, winner.strategy) if winner and deep else ()
+    terms = differences(winner, candidate, parts="time_s") if winner else ()
+    slower = _slower(candidate, winner, objective=request.objective) if winner else None
+    evens = break_evens(request, strategy=candidate.strategy, winner=winner.strategy) if winner and deep else ()
     if not candidate.usable or not candidate.best.fits:
         reason, says = _unfit(request, candidate)
         ways = fitting_variants(request, candidate) if deep else ()
         return Verdict(candidate, reason, (says,), slower, terms, ways, evens)
-    return Verdict(candidate, "time", (_slow(candidate, winner, terms),), slower, terms, (), evens)
+    return Verdict(candidate, "time", (_slow(candidate, winner, terms=terms),), slower, terms, (), evens)
 
 
 def _unfit(request: SearchRequest, candidate: Candidate) -> tuple[Reason, str]:
@@ -74,7 +74,7 @@ def _unfit(request: SearchRequest, candidate: Candidate) -> tuple[Reason, str]:
     return "memory", f"needs {format_bytes(need)} a device ({best.rung}), {over} over the budget"
 
 
-def _slow(candidate: Candidate, winner: Candidate | None, terms: tuple[Difference, ...]) -> str:
+def _slow(candidate: Candidate, winner: Candidate | None, *, terms: tuple[Difference, ...]) -> str:
     if winner is None:
         return "fits, and nothing was there to beat"
     lost = [term for term in terms if term.more > 0][:2]
@@ -83,12 +83,12 @@ def _slow(candidate: Candidate, winner: Candidate | None, terms: tuple[Differenc
     return f"{step}; it loses on {where}" if where else step
 
 
-def _slower(request: SearchRequest, candidate: Candidate, winner: Candidate) -> float:
-    ours, best = objective_value(candidate, request.objective), objective_value(winner, request.objective)
-    return ours / best - 1 if request.objective == "step_s" else best / ours - 1
+def _slower(candidate: Candidate, winner: Candidate, *, objective: str) -> float:
+    ours, best = objective_value(candidate, objective), objective_value(winner, objective)
+    return ours / best - 1 if objective == "step_s" else best / ours - 1
 
 
-def differences(first: Candidate, second: Candidate, parts: str) -> tuple[Difference, ...]:
+def differences(first: Candidate, second: Candidate, *, parts: str) -> tuple[Difference, ...]:
     """Terms of ``memory_bytes`` or ``time_s`` of two candidates, the second's largest excess first."""
     ours, theirs = first.estimate[parts], second.estimate[parts]
     names = [name for name in {**ours, **theirs} if name != "total"]

@@ -59,7 +59,7 @@ def figure(chart: Chart, controls: str = "") -> str:
     return element("figure", inner, attributes={"aria-labelledby": f"title-{chart.name}"})
 
 
-def copyable(name: str, label: str, content: str) -> str:
+def copyable(name: str, *, label: str, content: str) -> str:
     """Text with a button that copies it."""
     button = element(
         "button",
@@ -71,7 +71,7 @@ def copyable(name: str, label: str, content: str) -> str:
     )
 
 
-def choice(name: str, label: str, options: Sequence[tuple[str, str]]) -> str:
+def choice(name: str, *, label: str, options: Sequence[tuple[str, str]]) -> str:
     """A labelled drop-down; options are values and words."""
     items = "".join(element("option", text(words), attributes={"value": value}) for value, words in options)
     select = element("select", items, attributes={"id": f"filter-{name}", "data-filter": name})

@@ -16,9 +16,10 @@ from planner.report.charts.collectives import collectives
 from planner.report.charts.funnel import funnel
 from planner.report.charts.mesh_map import mesh_map
 from planner.report.charts.pareto import pareto
-from planner.report.charts.parts import memory_parts, time_parts
+from planner.report.charts.parts import MEMORY, TIME, parts_chart
 from planner.report.charts.predictions import predictions
 from planner.report.cloud import cloud
+from planner.report.exports import trainer_files
 from planner.report.html import choice, element, figure, text
 from planner.report.renderer import javascript
 from planner.run_read import Run
@@ -51,8 +52,8 @@ class Report:
         found = explain(run, price_usd_per_device_hour=price_usd_per_device_hour)
         made = (
             pareto(run, cloud(run.request, run.backends)),
-            memory_parts(run),
-            time_parts(run),
+            parts_chart(run, MEMORY),
+            parts_chart(run, TIME),
             mesh_map(found.candidate.strategy, run.request.hardware),
             funnel(run),
             collectives(found),
@@ -66,7 +67,11 @@ class Report:
         shown = {chart.name: chart for chart in self.charts}
         first = [figure(shown["pareto"], _filters(run, shown["pareto"])), sections.candidates(run)]
         rest = [figure(chart) for name, chart in shown.items() if name != "pareto"]
-        words = [sections.why(self.found), sections.basis(self.found), sections.plan(run)]
+        words = [
+            sections.why(self.found),
+            sections.basis(self.found),
+            sections.plan(run, trainer_files(run.plan_file) if run.plan_file else ()),
+        ]
         ends = [sections.notes(run), sections.sources(run.request)]
         main = element("main", sections.answer(self.found), *first, *rest, *words, *ends, attributes={"id": "main"})
         return _document(sections._title(run), main)
@@ -78,9 +83,9 @@ def _filters(run: Run, chart: Chart) -> str:
     schemes = sorted({value["scheme"] for value in values})
     remats = sorted({value["remat"] for value in values})
     controls = [
-        choice("scheme", "Scheme", [("all", "all"), *((name, name) for name in schemes)]),
-        choice("remat", "Remat", [("all", "all"), *((name, name) for name in remats)]),
-        choice("fitting", "Show", [("all", "everything"), ("yes", "only what fits")]),
+        choice("scheme", label="Scheme", options=[("all", "all"), *((name, name) for name in schemes)]),
+        choice("remat", label="Remat", options=[("all", "all"), *((name, name) for name in remats)]),
+        choice("fitting", label="Show", options=[("all", "everything"), ("yes", "only what fits")]),
     ]
     return element("div", *controls, attributes={"class": "controls", "role": "group", "aria-label": "Filters"})
 

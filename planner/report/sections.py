@@ -10,11 +10,9 @@ from lcplan.units import format_bytes, format_count, format_seconds, format_toke
 from planner.candidate import Candidate
 from planner.explain.explanation import Explanation
 from planner.report.charts.chart import Figures
+from planner.report.exports import TrainerFiles
 from planner.report.html import copyable, element, table, text
 from planner.run_read import Run
-
-EXPORTS = ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter", "jax")
-"""Trainers that ``lcplan export`` writes for."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,10 @@ def candidates(run: Run) -> str:
     """The table of candidates; rows carry what the page's filters read."""
     headings = ("#", "mesh", "scheme", "remat", "backend", "microbatches", "step", "tokens/s", "memory", "fits", "rung")
     head = "".join(element("th", text(heading), attributes={"scope": "col"}) for heading in headings)
-    rows = "".join(_candidate_row(number, candidate, run) for number, candidate in enumerate(run.shown, start=1))
+    rows = "".join(
+        _candidate_row(number, candidate, won=run.winner is not None and run.winner.strategy == candidate.strategy)
+        for number, candidate in enumerate(run.shown, start=1)
+    )
     count = element(
         "p",
         f"{len(run.shown)} of {len(run.shown)} shown",
@@ -122,10 +123,9 @@ def candidates(run: Run) -> str:
     return element("section", element("h2", "Candidates"), count, element("div", inner, attributes=wrap))
 
 
-def _candidate_row(number: int, candidate: Candidate, run: Run) -> str:
+def _candidate_row(number: int, candidate: Candidate, *, won: bool) -> str:
     strategy, best = candidate.strategy, candidate.best
     scheme = strategy.scheme if strategy.mesh.context > 1 else "no context axis"
-    won = run.winner is not None and run.winner.strategy == strategy
     failed = any(one is not None and one.error for one in (candidate.compiled, candidate.timed))
     cells = (
         strategy.mesh.label,
@@ -203,15 +203,26 @@ def basis(found: Explanation) -> str:
     return element("section", *parts)
 
 
-def plan(run: Run) -> str:
-    """The plan file and the command of every export, each to be copied."""
+def plan(run: Run, exports: tuple[TrainerFiles, ...]) -> str:
+    """The plan file and every trainer's files, each to be copied."""
     if run.plan_file is None:
         return ""
-    commands = [copyable(f"export-{name}", f"for {name}", f"lcplan export {run.plan_file} --to {name}") for name in EXPORTS]
     live = element("p", attributes={"id": "copied", "role": "status", "aria-live": "polite", "class": "note"})
-    heading, words = element("h2", "The plan"), element("p", "Exports for trainers, and the plan itself:")
-    whole = element("details", element("summary", "plan.yaml"), copyable("plan-yaml", "plan.yaml", read_text(run.plan_file)))
-    return element("section", heading, words, element("div", *commands, attributes={"class": "exports"}), whole, live)
+    words = element("p", text(f"For each trainer, the files that lcplan export {run.plan_file} --to TRAINER writes:"))
+    whole = copyable("plan-yaml", label="plan.yaml", content=read_text(run.plan_file))
+    parts = [*(_export(one) for one in exports), element("details", element("summary", "plan.yaml"), whole)]
+    return element("section", element("h2", "The plan"), words, *parts, live)
+
+
+def _export(one: TrainerFiles) -> str:
+    if one.refused:
+        summary = element("summary", text(f"{one.name}: cannot run this plan"))
+        return element("details", summary, element("p", text(one.refused), attributes={"class": "note"}))
+    files = [
+        copyable(f"export-{one.name}-{number}", label=f"{one.name}: {file}", content=content)
+        for number, (file, content) in enumerate(one.files.items())
+    ]
+    return element("details", element("summary", text(f"{one.name}: {', '.join(one.files)}")), *files)
 
 
 def notes(run: Run, extra: tuple[str, ...] = ()) -> str:

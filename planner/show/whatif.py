@@ -116,7 +116,7 @@ def _points(result: WhatIf) -> Table:
     table.add_column("binds", overflow="fold", min_width=8)
     most = max((c.best.tokens_per_s for c in (point.candidate for point in result.points) if c and c.best.fits), default=1.0)
     for point in result.points:
-        table.add_row(*_cells(point, names, result, most), style=None if _fits(point.candidate) else "dim")
+        table.add_row(*_cells(point, names, result=result, most=most), style=None if _fits(point.candidate) else "dim")
     return table
 
 
@@ -131,7 +131,7 @@ def _fits(candidate: Candidate | None) -> bool:
     return candidate is not None and candidate.best.fits
 
 
-def _cells(point: Point, names: list[str], result: WhatIf, most: float) -> list[str | Text]:
+def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> list[str | Text]:
     cells: list[str | Text] = [_value(name, point.varied[name]) for name in names]
     if result.question != "sweep":
         value = point.boundary.value if point.boundary else None

@@ -14,7 +14,6 @@ from lcplan.units import format_bytes, format_seconds
 from planner.analyse import mesh_table, setting_of
 from planner.candidate import Candidate
 from planner.feasible import need_bytes
-from planner.request import SearchRequest
 from planner.rules import MESH_RULES
 from planner.screen import screen
 from planner.space import Ints, mesh_sizes
@@ -68,11 +67,12 @@ def _words(part: str) -> str:
     return part.replace("_", " ")
 
 
-def rejecting_rule(ask: Ask, request: SearchRequest, miss: Candidate | None) -> Binds | None:
+def rejecting_rule(ask: Ask, miss: Candidate | None) -> Binds | None:
     """The rule without which something would fit: of the meshes that it alone keeps out, the one that needs least.
 
     Meshes are tried with the knobs of ``miss``; rules about the workload's own numbers are not waived.
     """
+    request = ask.request
     meshes = mesh_sizes(request, ask.most_devices)
     setting = setting_of(request)
     broken = np.stack([rule.broken(setting, mesh_table(meshes)) for rule in MESH_RULES])
@@ -97,12 +97,12 @@ def _with_knobs(meshes: Ints, miss: Candidate) -> StrategyTable:
     return replace(table, **same)
 
 
-def no_strategy(ask: Ask, request: SearchRequest) -> Binds:
+def no_strategy(ask: Ask) -> Binds:
     """Which rule left no strategy at all, by how many meshes it rejects."""
-    meshes = mesh_sizes(request, ask.most_devices)
+    meshes = mesh_sizes(ask.request, ask.most_devices)
     if not len(meshes):
         return Binds("rule", "mesh", f"--mesh lets in no mesh of up to {ask.most_devices} devices")
-    setting, table = setting_of(request), mesh_table(meshes)
+    setting, table = setting_of(ask.request), mesh_table(meshes)
     first = screen(setting, MESH_RULES, table)
     if (first < 0).any():
         return Binds("rule", "knobs", "the rules on scheme, backend, microbatches and loss chunk leave no strategy")

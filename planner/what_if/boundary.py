@@ -14,7 +14,7 @@ from lcplan.strategy import Strategy
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
 from planner.feasible import best_row, fits_any, nearest_miss
-from planner.nearest import Change, changes_that_fit
+from planner.nearest import changes_that_fit
 from planner.what_if.ask import Ask, length_unit
 from planner.what_if.binds import Binds, memory_binds, no_strategy, rejecting_rule
 from planner.what_if.fewest_devices import fewest_devices
@@ -82,13 +82,13 @@ def boundary(ask: Ask, question: Question, *, explain: bool = True) -> Boundary:
     if value is None:
         return _nothing(ask, kind, explain=explain)
     here = kind.at(ask, value)
-    candidate = _best(here, kind, value)
+    candidate = _best(here, kind, value=value)
     following = _next(ask, kind, value=value, step=kind.unit(candidate.strategy))
     return _told(ask, kind, explain=explain, found=(value, candidate, following))
 
 
-def _best(here: Ask, kind: _Kind, value: int) -> Candidate:
-    table = valid_points(here.request, here.backends, here.most_devices)
+def _best(here: Ask, kind: _Kind, *, value: int) -> Candidate:
+    table = valid_points(here.request, here.backends, most_devices=here.most_devices)
     table = table.take(kind.aligned(table, value))
     estimates = estimate(setting_of(here.request), table)
     row = best_row(table, estimates, objective=here.request.objective, fits=estimates.fits)
@@ -105,7 +105,7 @@ def _next(ask: Ask, kind: _Kind, *, value: int, step: int) -> int | None:
         if kind is KINDS["max-seq"] and further > ask.longest:
             return None
         there = kind.at(ask, further)
-        if not fits_any(there.request, there.backends, there.most_devices):
+        if not fits_any(there):
             return further
     return None
 
@@ -114,23 +114,23 @@ def _told(ask: Ask, kind: _Kind, *, explain: bool, found: tuple[int, Candidate, 
     value, candidate, further = found
     here = kind.at(ask, value)
     if further is None:
-        return Boundary(value, None, candidate, _end(ask, kind, value), None, None, here.request)
+        return Boundary(value, None, candidate, _end(ask, kind, value=value), None, None, here.request)
     there = kind.at(ask, further)
-    miss = nearest_miss(there.request, there.backends, there.most_devices)
-    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there, there.request)
+    miss = nearest_miss(there)
+    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there)
     return Boundary(
         value=value,
         step=abs(further - value),
         candidate=candidate,
         binds=binds,
-        rule=rejecting_rule(there, there.request, miss) if explain else None,
+        rule=rejecting_rule(there, miss) if explain else None,
         next=NextStep(further, miss, there.request),
         request=here.request,
-        changes=_changes(there, kind, kind.without) if explain else (),
+        changes=_changes(there, kind, without=kind.without) if explain else (),
     )
 
 
-def _end(ask: Ask, kind: _Kind, value: int) -> Binds:
+def _end(ask: Ask, kind: _Kind, *, value: int) -> Binds:
     if kind.sign < 0:
         return Binds("rule", "devices", "one device is the least")
     model = ask.request.model
@@ -143,26 +143,21 @@ def _end(ask: Ask, kind: _Kind, value: int) -> Binds:
 def _nothing(ask: Ask, kind: _Kind, *, explain: bool) -> Boundary:
     """Nothing fits anywhere: the smallest question, what comes closest to it and what would help."""
     there = ask if kind.sign < 0 else kind.at(ask, kind.smallest)
-    miss = nearest_miss(there.request, there.backends, there.most_devices)
-    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there, there.request)
+    miss = nearest_miss(there)
+    binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there)
     return Boundary(
         value=None,
         step=None,
         candidate=None,
         binds=binds,
-        rule=rejecting_rule(there, there.request, miss) if explain else None,
+        rule=rejecting_rule(there, miss) if explain else None,
         next=NextStep(ask.most_devices if kind.sign < 0 else kind.smallest, miss, there.request),
         request=there.request,
-        changes=_changes(there, kind, kind.without if kind.sign > 0 else ()) if explain else (),
+        changes=_changes(there, kind, without=kind.without if kind.sign > 0 else ()) if explain else (),
     )
 
 
-def _changes(there: Ask, kind: _Kind, without: tuple[str, ...]) -> tuple[Moved, ...]:
+def _changes(there: Ask, kind: _Kind, *, without: tuple[str, ...]) -> tuple[Moved, ...]:
     """What would help one step further, and how far each change moves the boundary."""
-    changes = changes_that_fit(there.request, there.backends, most_devices=there.most_devices, without=without)
-    return tuple(Moved(change, kind.find(_changed(there, change))) for change in changes)
-
-
-def _changed(there: Ask, change: Change) -> Ask:
-    most = change.most_devices or change.request.hardware.devices
-    return Ask(change.request, there.backends, most)
+    changes = changes_that_fit(there, without=without)
+    return tuple(Moved(change, kind.find(change.ask)) for change in changes)

@@ -9,7 +9,7 @@ from planner.what_if.ask import Ask
 
 def fewest_devices(ask: Ask) -> int | None:
     """The smallest device count at which some strategy fits, of all counts up to the limit; None where none does."""
-    table = valid_points(ask.request, ask.backends, ask.most_devices)
+    table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     if not len(table):
         return None
     counts = table.devices[need_bytes(setting_of(ask.request), table) <= ask.request.budget_bytes]

@@ -37,7 +37,7 @@ def largest_batch(ask: Ask) -> int | None:
         filters = ask.request.filters.model_copy(update={"microbatches": (microbatches,)})
         request = ask.request.model_copy(update={"filters": filters})
         for ranks, meshes in _by_ranks(ask, request):
-            best = max(best, _largest(ask, request, meshes, unit=ranks * microbatches))
+            best = max(best, _largest(ask, request, meshes=meshes, unit=ranks * microbatches))
     return best or None
 
 
@@ -50,7 +50,7 @@ def _by_ranks(ask: Ask, request: SearchRequest) -> list[tuple[int, Ints]]:
     return [(int(count), meshes[ranks == count]) for count in np.unique(ranks)]
 
 
-def _largest(ask: Ask, request: SearchRequest, meshes: Ints, *, unit: int) -> int:
+def _largest(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int) -> int:
     def at(batches: int) -> SearchRequest:
         workload = request.workload.model_copy(update={"global_batch": batches * unit})
         return request.model_copy(update={"workload": workload})

@@ -45,7 +45,7 @@ def _bound(ask: Ask, high: int) -> int | None:
     ends = []
     for ranks, meshes in _by_ranks(ask):
         request = ask.at(global_batch=ranks).model_copy(update={"filters": filters})
-        ends += [end for end, _ in _ends(ask, request, whole, meshes=meshes, waived=("microbatches", *ANY_LENGTH))]
+        ends += [end for end, _ in _ends(ask, request, piece=whole, meshes=meshes, waived=("microbatches", *ANY_LENGTH))]
     return max(ends, default=None)
 
 
@@ -61,21 +61,21 @@ def _longest_in(ask: Ask, piece: Piece) -> int | None:
     request = ask.at(global_batch=piece.global_batch)
     best = piece.low
     meshes = mesh_sizes(request, ask.most_devices)
-    for end, group in sorted(_ends(ask, request, piece, meshes=meshes, waived=ANY_LENGTH), key=lambda found: -found[0]):
+    for end, group in sorted(_ends(ask, request, piece=piece, meshes=meshes, waived=ANY_LENGTH), key=lambda found: -found[0]):
         unit = length_unit(int(group[0, 2]), int(group[0, 3]))
         for length in range(end, best, -unit):
-            if _fits(ask, group, ask.at(seq_len=length, global_batch=piece.global_batch)):
+            if _fits(ask, ask.at(seq_len=length, global_batch=piece.global_batch), meshes=group):
                 best = length
                 break
     return best if best > piece.low else None
 
 
 def _ends(
-    ask: Ask, request: SearchRequest, piece: Piece, *, meshes: Ints, waived: tuple[str, ...]
+    ask: Ask, request: SearchRequest, *, piece: Piece, meshes: Ints, waived: tuple[str, ...]
 ) -> Iterator[tuple[int, Ints]]:
     """For each group of meshes with one unit: the longest length that fits with the smallest loss chunk, and the meshes."""
-    for unit, group in _by_unit(request, meshes, waived):
-        table = _table(ask, request, group, unit=unit, waived=waived)
+    for unit, group in _by_unit(request, meshes, waived=waived):
+        table = _table(ask, request, meshes=group, unit=unit, waived=waived)
 
         def need(rows: StrategyTable, tiles: int, unit: int = unit) -> np.ndarray:
             setting = setting_of(ask.at(seq_len=tiles * unit, global_batch=request.workload.global_batch))
@@ -87,7 +87,7 @@ def _ends(
             yield tiles * unit, group
 
 
-def _by_unit(request: SearchRequest, meshes: Ints, waived: tuple[str, ...]) -> Iterator[tuple[int, Ints]]:
+def _by_unit(request: SearchRequest, meshes: Ints, *, waived: tuple[str, ...]) -> Iterator[tuple[int, Ints]]:
     keep = screen(setting_of(request), _but(MESH_RULES, waived), mesh_table(meshes)) < 0
     meshes = meshes[keep]
     units = np.array([length_unit(int(context), int(tensor)) for context, tensor in meshes[:, 2:4]], dtype=np.int64)
@@ -95,7 +95,7 @@ def _by_unit(request: SearchRequest, meshes: Ints, waived: tuple[str, ...]) -> I
         yield int(unit), meshes[units == unit]
 
 
-def _table(ask: Ask, request: SearchRequest, meshes: Ints, *, unit: int, waived: tuple[str, ...]) -> StrategyTable:
+def _table(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int, waived: tuple[str, ...]) -> StrategyTable:
     """The group's strategies at one unit, with a loss chunk as small as any length of the group can have."""
     filters = request.filters
     if not filters.loss_chunk_tokens:
@@ -106,7 +106,7 @@ def _table(ask: Ask, request: SearchRequest, meshes: Ints, *, unit: int, waived:
     return table.take(screen(setting_of(at_unit), _but(KNOB_RULES, waived), table) < 0)
 
 
-def _fits(ask: Ask, meshes: Ints, request: SearchRequest) -> bool:
+def _fits(ask: Ask, request: SearchRequest, *, meshes: Ints) -> bool:
     setting = setting_of(request)
     table = expand(request, Knobs.of(request.filters, ask.backends), meshes)
     table = table.take(screen(setting, KNOB_RULES, table) < 0)

@@ -31,7 +31,7 @@ def what_if(
     most = request.devices or request.hardware.devices
     ask = Ask(request.model_copy(update={"devices": None}), backends, most)
     answer = boundary(ask, question) if question != "sweep" else None
-    points = tuple(sweep(ask, varied, question)) if varied else ()
+    points = tuple(sweep(ask, varied, question=question)) if varied else ()
     shown = answer.request if answer is not None else ask.request
     return WhatIf(question, shown, most, answer, points, notes=_notes(ask, question))
 

@@ -153,8 +153,11 @@ class WhatIf:
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a point (or the answer alone), all with the same columns, for CSV and data frames."""
         if not self.points and self.answer is not None:
-            return [self._row({}, self.answer.candidate, self.answer.binds, self.answer)]
-        rows = [self._row(point.varied, point.candidate, point.binds, point.boundary) for point in self.points]
+            return [self._row({}, candidate=self.answer.candidate, binds=self.answer.binds, boundary=self.answer)]
+        rows = [
+            self._row(point.varied, candidate=point.candidate, binds=point.binds, boundary=point.boundary)
+            for point in self.points
+        ]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         return [{name: row.get(name) for name in columns} for row in rows]
 
@@ -163,7 +166,7 @@ class WhatIf:
         return frame(self.rows())
 
     def _row(
-        self, varied: dict[str, Any], candidate: Candidate | None, binds: Binds, boundary: Boundary | None
+        self, varied: dict[str, Any], *, candidate: Candidate | None, binds: Binds, boundary: Boundary | None
     ) -> dict[str, Any]:
         own = {f"answer_{QUANTITY[self.question]}": boundary.value} if boundary else {}
         names = {f"varied_{QUANTITIES[name].json_name}": value for name, value in varied.items() if name in QUANTITIES}

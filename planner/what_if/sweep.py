@@ -38,7 +38,7 @@ class Priced:
     @classmethod
     def of(cls, ask: Ask) -> Priced:
         """Enumerate, reject and price up to the ask's devices."""
-        table = valid_points(ask.request, ask.backends, ask.most_devices)
+        table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
         return cls(ask.request, table, estimate(setting_of(ask.request), table))
 
     @cached_property
@@ -62,7 +62,7 @@ class Priced:
         return Candidate(strategy=self.table.strategy(row), estimate=self.estimates.row(row) | {"fits": fits})
 
 
-def sweep(ask: Ask, varied: tuple[Varied, ...], question: Question) -> Iterator[Point]:
+def sweep(ask: Ask, varied: tuple[Varied, ...], *, question: Question = "sweep") -> Iterator[Point]:
     """One point a combination, in the order of ``combinations``; a boundary question is asked at each."""
     spaces: dict[Combination, Priced] = {}
     for combination in combinations(varied):
@@ -76,8 +76,8 @@ def sweep(ask: Ask, varied: tuple[Varied, ...], question: Question) -> Iterator[
             continue
         key = _key(here, combination)
         if key not in spaces:
-            spaces[key] = Priced.of(_widest(ask, varied, combination))
-        yield _point(here, spaces[key], names)
+            spaces[key] = Priced.of(_widest(ask, varied, combination=combination))
+        yield _point(here, spaces[key], names=names)
 
 
 def _key(here: Ask, combination: Combination) -> Combination:
@@ -87,7 +87,7 @@ def _key(here: Ask, combination: Combination) -> Combination:
     return tuple((quantity, value) for quantity, value in combination if quantity.name not in shared)
 
 
-def _widest(ask: Ask, varied: tuple[Varied, ...], combination: Combination) -> Ask:
+def _widest(ask: Ask, varied: tuple[Varied, ...], *, combination: Combination) -> Ask:
     """The point's request with the most devices of any point that shares its space."""
     key = _key(applied(ask, combination), combination)
     most = max((int(value) for one in varied if one.quantity.name == "devices" for value in one.values), default=0)
@@ -114,11 +114,11 @@ def _checked(ask: Ask) -> Ask:
     return ask
 
 
-def _point(here: Ask, space: Priced, names: dict[str, Value]) -> Point:
+def _point(here: Ask, space: Priced, *, names: dict[str, Value]) -> Point:
     request = here.request
     inside = space.devices <= here.most_devices
     if not inside.any():
-        return Point(names, request, None, no_strategy(here, request))
+        return Point(names, request, None, no_strategy(here))
     fits = inside & (space.need <= request.budget_bytes)
     ordered = fits[space.order]
     if not ordered.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -44,8 +44,6 @@ class Chart:
     spec: dict[str, Any]
     figures: Figures
     note: str = ""
-    signals: dict[str, str] = field(default_factory=dict)
-    """Parameters of the specification that controls of the page set, with their first values."""
 
     def in_page(self) -> dict[str, Any]:
         """The specification for the page: as wide as its place, in the page's own text colour."""

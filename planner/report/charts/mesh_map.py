@@ -57,16 +57,16 @@ def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart | None:
         return None
     drawn = min(strategy.devices, MOST_DEVICES)
     columns = min(hardware.domain_size, WIDEST, strategy.devices)
-    values = [_device(place, device, hardware, columns) for place in places for device in range(drawn)]
+    values = [_device(place, device, hardware=hardware, columns=columns) for place in places for device in range(drawn)]
     note = f"Only the first {drawn} of {strategy.devices} devices are drawn." if drawn < strategy.devices else ""
     says = (
         "Devices of the machine as squares, one panel an axis; filled squares are the group of the first device. "
         + "; ".join(place.words for place in places)
     )
-    return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, columns), _figures(places), note)
+    return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, columns=columns), _figures(places), note)
 
 
-def _device(place: AxisPlace, device: int, hardware: HardwareSpec, columns: int) -> dict[str, Any]:
+def _device(place: AxisPlace, device: int, *, hardware: HardwareSpec, columns: int) -> dict[str, Any]:
     domain, local = divmod(device, hardware.domain_size)
     member = device // place.stride % place.size
     first = local // columns * columns
@@ -82,7 +82,7 @@ def _device(place: AxisPlace, device: int, hardware: HardwareSpec, columns: int)
     }
 
 
-def _spec(values: list[dict[str, Any]], places: tuple[AxisPlace, ...], columns: int) -> dict[str, Any]:
+def _spec(values: list[dict[str, Any]], places: tuple[AxisPlace, ...], *, columns: int) -> dict[str, Any]:
     rows = list(dict.fromkeys(value["row"] for value in values))
     pixels = max(LEAST_PIXELS, min(MOST_PIXELS, ROOM_PIXELS // max(columns, 1)))
     fill = {"field": "group", "type": "ordinal", "scale": {"domain": ["its group", "other groups"], "range": [1, 0.12]}}

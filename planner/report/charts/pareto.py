@@ -13,6 +13,22 @@ from planner.run_read import Run
 SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "no context axis")
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross")
 KINDS = ("priced", "candidate", "winner")
+HEIGHT_PIXELS = 380
+FILTERS = ("scheme", "remat", "fitting")
+"""Parameters that the page's controls set; ``all`` lets everything through."""
+KEEP = (
+    "(scheme_filter == 'all' || datum.scheme == scheme_filter) && (remat_filter == 'all' || datum.remat == remat_filter)"
+    " && (fitting_filter == 'all' || datum.fits == 'yes')"
+)
+TOOLTIP: tuple[dict[str, str], ...] = (
+    {"field": "strategy", "type": "nominal"},
+    {"field": "kind", "type": "nominal"},
+    {"field": "step_s", "type": "quantitative", "title": "step [s]", "format": ".4g"},
+    {"field": "memory_gib", "type": "quantitative", "title": "memory [GiB]", "format": ".1f"},
+    {"field": "devices", "type": "quantitative"},
+    {"field": "fits", "type": "nominal"},
+    {"field": "rung", "type": "nominal"},
+)
 
 
 def pareto(run: Run, dots: tuple[Dot, ...]) -> Chart:
@@ -31,102 +47,54 @@ def pareto(run: Run, dots: tuple[Dot, ...]) -> Chart:
             "Faint dots are priced by the laws; large ones are candidates, on the best evidence there is. Memory includes the "
             "allowance."
         ),
-        signals={"scheme": "all", "remat": "all", "fitting": "all"},
     )
 
 
 def _spec(values: list[dict[str, Any]], budget_gib: float) -> dict[str, Any]:
-    keep = (
-        "(scheme_filter == 'all' || datum.scheme == scheme_filter) && (remat_filter == 'all' || datum.remat == remat_filter)"
-        " && (fitting_filter == 'all' || datum.fits == 'yes')"
-    )
-    tooltip = [
-        {"field": name, "type": kind, "title": title, **({"format": form} if form else {})}
-        for name, kind, title, form in (
-            ("strategy", "nominal", "strategy", ""),
-            ("kind", "nominal", "kind", ""),
-            ("step_s", "quantitative", "step [s]", ".4g"),
-            ("memory_gib", "quantitative", "memory [GiB]", ".1f"),
-            ("devices", "quantitative", "devices", ""),
-            ("fits", "nominal", "fits", ""),
-            ("rung", "nominal", "rung", ""),
-        )
-    ]
-    shown = [scheme for scheme in SCHEMES if any(value["scheme"] == scheme for value in values)]
-    colours = [PALETTE[SCHEMES.index(scheme)] for scheme in shown]
-    shapes = [SHAPES[SCHEMES.index(scheme)] for scheme in shown]
     return {
         "width": None,
-        "height": 380,
-        "params": [{"name": f"{name}_filter", "value": "all"} for name in ("scheme", "remat", "fitting")],
+        "height": HEIGHT_PIXELS,
+        "params": [{"name": f"{name}_filter", "value": "all"} for name in FILTERS],
         "data": {"values": values},
-        "layer": [
-            {
-                "transform": [{"filter": keep}],
-                "mark": {"type": "point", "filled": True, "stroke": "currentColor"},
-                "encoding": {
-                    "x": {
-                        "field": "step_s",
-                        "type": "quantitative",
-                        "scale": {"type": "log", "nice": False, "padding": 12},
-                        "title": "step time [s], log scale",
-                    },
-                    "y": {
-                        "field": "memory_gib",
-                        "type": "quantitative",
-                        "scale": {"type": "log", "nice": False, "padding": 12},
-                        "title": "memory a device with allowance [GiB], log scale",
-                    },
-                    "color": {
-                        "field": "scheme",
-                        "type": "nominal",
-                        "scale": {"domain": shown, "range": colours},
-                        "title": "scheme",
-                    },
-                    "shape": {
-                        "field": "scheme",
-                        "type": "nominal",
-                        "scale": {"domain": shown, "range": shapes},
-                        "title": "scheme",
-                    },
-                    "size": {
-                        "field": "kind",
-                        "type": "ordinal",
-                        "scale": {"domain": list(KINDS), "range": [34, 150, 320]},
-                        "legend": None,
-                    },
-                    "opacity": {
-                        "field": "kind",
-                        "type": "ordinal",
-                        "scale": {"domain": list(KINDS), "range": [0.32, 0.95, 1]},
-                        "legend": None,
-                    },
-                    "strokeWidth": {
-                        "field": "kind",
-                        "type": "ordinal",
-                        "scale": {"domain": list(KINDS), "range": [0, 0.8, 2.4]},
-                        "legend": None,
-                    },
-                    "order": {"field": "rank", "type": "quantitative"},
-                    "tooltip": tooltip,
-                },
-            },
-            {
-                "data": {"values": [{"budget": budget_gib, "text": "budget"}]},
-                "mark": {"type": "rule", "strokeDash": [5, 4], "color": "currentColor", "opacity": 0.7},
-                "encoding": {"y": {"field": "budget", "type": "quantitative"}},
-            },
-            {
-                "data": {"values": [{"budget": budget_gib, "text": f"budget {budget_gib:.1f} GiB"}]},
-                "mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": -4, "dx": -6},
-                "encoding": {
-                    "x": {"value": "width"},
-                    "y": {"field": "budget", "type": "quantitative"},
-                    "text": {"field": "text"},
-                },
-            },
-        ],
+        "layer": [_dots(values), *_budget_line(budget_gib)],
     }
+
+
+def _dots(values: list[dict[str, Any]]) -> dict[str, Any]:
+    shown = [scheme for scheme in SCHEMES if any(value["scheme"] == scheme for value in values)]
+    colours = {"domain": shown, "range": [PALETTE[SCHEMES.index(scheme)] for scheme in shown]}
+    shapes = {"domain": shown, "range": [SHAPES[SCHEMES.index(scheme)] for scheme in shown]}
+    log = {"type": "log", "nice": False, "padding": 12}
+    memory = "memory a device with allowance [GiB], log scale"
+    return {
+        "transform": [{"filter": KEEP}],
+        "mark": {"type": "point", "filled": True, "stroke": "currentColor"},
+        "encoding": {
+            "x": {"field": "step_s", "type": "quantitative", "scale": log, "title": "step time [s], log scale"},
+            "y": {"field": "memory_gib", "type": "quantitative", "scale": log, "title": memory},
+            "color": {"field": "scheme", "type": "nominal", "scale": colours, "title": "scheme"},
+            "shape": {"field": "scheme", "type": "nominal", "scale": shapes, "title": "scheme"},
+            "size": _by_kind([34, 150, 320]),
+            "opacity": _by_kind([0.32, 0.95, 1]),
+            "strokeWidth": _by_kind([0, 0.8, 2.4]),
+            "order": {"field": "rank", "type": "quantitative"},
+            "tooltip": list(TOOLTIP),
+        },
+    }
+
+
+def _by_kind(values: list[float]) -> dict[str, Any]:
+    """A channel that tells the cloud from candidates and winner; ``values`` are in the order of ``KINDS``."""
+    return {"field": "kind", "type": "ordinal", "scale": {"domain": list(KINDS), "range": values}, "legend": None}
+
+
+def _budget_line(budget_gib: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    y = {"field": "budget", "type": "quantitative"}
+    data = {"values": [{"budget": budget_gib, "text": f"budget {budget_gib:.1f} GiB"}]}
+    line = {"type": "rule", "strokeDash": [5, 4], "color": "currentColor", "opacity": 0.7}
+    words = {"type": "text", "align": "right", "baseline": "bottom", "dy": -4, "dx": -6}
+    named = {"x": {"value": "width"}, "y": y, "text": {"field": "text"}}
+    return {"data": data, "mark": line, "encoding": {"y": y}}, {"data": data, "mark": words, "encoding": named}
 
 
 def _dot(dot: Dot) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 from lcplan.units import GIB, format_bytes, format_seconds
 from planner.candidate import Candidate
 from planner.report.charts.chart import Chart, Figures
@@ -12,64 +16,63 @@ SHOWN = 10
 BAR_PIXELS = 26
 
 
-def memory_parts(run: Run) -> Chart:
-    """Where each candidate's bytes go."""
-    return _bars(run, "memory", "Memory by part", key="memory_bytes", scale=GIB, unit="GiB a device")
+@dataclass(frozen=True)
+class Kind:
+    """One of the two breakdowns."""
+
+    name: str
+    title: str
+    key: str
+    scale: float
+    unit: str
+    show: Callable[[float], str]
 
 
-def time_parts(run: Run) -> Chart:
-    """Where each candidate's seconds go."""
-    return _bars(run, "time", "Step time by part", key="time_s", scale=1.0, unit="seconds a step")
+MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes)
+TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds)
 
 
-def _bars(run: Run, name: str, title: str, *, key: str, scale: float, unit: str) -> Chart:
+def parts_chart(run: Run, kind: Kind) -> Chart:
+    """Where each candidate's bytes or seconds go."""
     shown = run.shown[:SHOWN]
-    parts = _parts(shown, key)
-    labels = [f"{number}  {short_label(candidate)}" for number, candidate in enumerate(shown, start=1)]
-    values = [
-        {
-            "candidate": label,
-            "part": part.replace("_", " "),
-            "order": parts.index(part),
-            "value": float(f"{candidate.estimate[key].get(part, 0) / scale:.5g}"),
-        }
-        for label, candidate in zip(labels, shown, strict=True)
-        for part in parts
-        if candidate.estimate[key].get(part, 0) > 0
+    parts = _parts(shown, kind.key)
+    words = [part.replace("_", " ") for part in parts]
+    labelled = [
+        (f"{number}  {short_label(candidate)}", candidate.estimate[kind.key]) for number, candidate in enumerate(shown, 1)
     ]
-    show = format_bytes if key == "memory_bytes" else format_seconds
-    figures = Figures(
-        ("candidate", *(part.replace("_", " ") for part in parts)),
-        tuple(
-            (label, *(show(candidate.estimate[key].get(part, 0)) for part in parts))
-            for label, candidate in zip(labels, shown, strict=True)
-        ),
-    )
-    spec = {
+    values = [
+        {"candidate": label, "part": word, "order": order, "value": float(f"{found.get(part, 0) / kind.scale:.5g}")}
+        for label, found in labelled
+        for order, (part, word) in enumerate(zip(parts, words, strict=True))
+        if found.get(part, 0) > 0
+    ]
+    rows = tuple((label, *(kind.show(found.get(part, 0)) for part in parts)) for label, found in labelled)
+    says = f"Stacked bars of the best {len(shown)} candidates, one part a colour; the table below has every figure."
+    spec = _spec(values, words, kind=kind)
+    return Chart(kind.name, kind.title, says, spec, Figures(("candidate", *words), rows))
+
+
+def _spec(values: list[dict[str, Any]], words: list[str], *, kind: Kind) -> dict[str, Any]:
+    labels = list(dict.fromkeys(value["candidate"] for value in values))
+    legend = {"orient": "bottom", "columns": 5}
+    tooltip = [
+        {"field": "candidate", "type": "nominal"},
+        {"field": "part", "type": "nominal"},
+        {"field": "value", "type": "quantitative", "title": kind.unit, "format": ".4g"},
+    ]
+    return {
         "width": None,
-        "height": BAR_PIXELS * max(len(shown), 1),
+        "height": BAR_PIXELS * max(len(labels), 1),
         "data": {"values": values},
         "mark": {"type": "bar", "cornerRadius": 1},
         "encoding": {
             "y": {"field": "candidate", "type": "nominal", "sort": labels, "title": None},
-            "x": {"field": "value", "type": "quantitative", "stack": "zero", "title": f"{unit} (modelled)"},
-            "color": {
-                "field": "part",
-                "type": "nominal",
-                "sort": [part.replace("_", " ") for part in parts],
-                "title": None,
-                "legend": {"orient": "bottom", "columns": 5},
-            },
+            "x": {"field": "value", "type": "quantitative", "stack": "zero", "title": f"{kind.unit} (modelled)"},
+            "color": {"field": "part", "type": "nominal", "sort": words, "title": None, "legend": legend},
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": [
-                {"field": "candidate", "type": "nominal"},
-                {"field": "part", "type": "nominal"},
-                {"field": "value", "type": "quantitative", "title": unit, "format": ".4g"},
-            ],
+            "tooltip": tooltip,
         },
     }
-    says = f"Stacked bars of the best {len(shown)} candidates, one part a colour; the table below has every figure."
-    return Chart(name, title, says, spec, figures)
 
 
 def _parts(shown: tuple[Candidate, ...], key: str) -> list[str]:

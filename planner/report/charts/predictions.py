@@ -2,84 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
 from lcplan.units import format_bytes, format_seconds
+from planner.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
 from planner.report.charts.parts import short_label
 from planner.run_read import Run
 
+ROW_PIXELS = 24
+LEAST_RANGE = 0.05
+"""Errors are drawn within at least so much either way: smaller ones are not to look large."""
+_WORDS = {"memory": "memory, over compiled", "step": "step, over timed"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One prediction with its measurement."""
+
+    label: str
+    quantity: Literal["memory", "step"]
+    predicted: float
+    measured: float
+    rung: str
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1
+
+    def show(self, value: float) -> str:
+        """A value of this quantity for people."""
+        return format_bytes(value) if self.quantity == "memory" else format_seconds(value)
+
 
 def predictions(run: Run) -> Chart | None:
     """Relative errors as dots on a line; None where nothing was compiled or timed."""
-    values: list[dict[str, str | float]] = []
-    rows: list[tuple[str, ...]] = []
-    for number, candidate in enumerate(run.shown, start=1):
-        label = f"{number}  {short_label(candidate)}"
-        memory, step = candidate.estimate["memory_bytes"]["total"], candidate.estimate["step_s"]
-        compiled = candidate.compiled.total_bytes if candidate.compiled else None
-        timed = candidate.timed.step_s if candidate.timed else None
-        if compiled:
-            values.append({"candidate": label, "quantity": "memory, over compiled", "error": memory / compiled - 1})
-            rows.append(
-                (
-                    label,
-                    "memory",
-                    format_bytes(memory),
-                    format_bytes(compiled),
-                    f"{memory / compiled - 1:+.1%}",
-                    candidate.compiled.rung if candidate.compiled else "",
-                )
-            )
-        if timed:
-            values.append({"candidate": label, "quantity": "step, over timed", "error": step / timed - 1})
-            rows.append(
-                (
-                    label,
-                    "step",
-                    format_seconds(step),
-                    format_seconds(timed),
-                    f"{step / timed - 1:+.1%}",
-                    candidate.timed.rung if candidate.timed else "",
-                )
-            )
-    if not values:
+    pairs = [pair for number, candidate in enumerate(run.shown, start=1) for pair in _pairs(candidate, number)]
+    if not pairs:
         return None
-    largest = max(0.05, *(abs(value["error"]) for value in values if isinstance(value["error"], float))) * 1.15
-    spec = {
+    values = [{"candidate": pair.label, "quantity": _WORDS[pair.quantity], "error": pair.error} for pair in pairs]
+    rows = tuple(
+        (pair.label, pair.quantity, pair.show(pair.predicted), pair.show(pair.measured), f"{pair.error:+.1%}", pair.rung)
+        for pair in pairs
+    )
+    headings = ("candidate", "quantity", "predicted", "measured", "error", "rung")
+    says = f"Dots of {len(pairs)} relative errors of the laws, around zero."
+    largest = max(LEAST_RANGE, *(abs(pair.error) for pair in pairs)) * 1.15
+    spec = _spec(values, largest)
+    return Chart("predictions", "Predictions beside measurements", says, spec, Figures(headings, rows))
+
+
+def _pairs(candidate: Candidate, number: int) -> Iterator[Pair]:
+    label = f"{number}  {short_label(candidate)}"
+    compiled, timed = candidate.compiled, candidate.timed
+    if compiled is not None and compiled.total_bytes:
+        predicted = candidate.estimate["memory_bytes"]["total"]
+        yield Pair(label, "memory", predicted=predicted, measured=compiled.total_bytes, rung=compiled.rung)
+    if timed is not None and timed.step_s:
+        yield Pair(label, "step", predicted=candidate.estimate["step_s"], measured=timed.step_s, rung=timed.rung)
+
+
+def _spec(values: list[dict[str, Any]], largest: float) -> dict[str, Any]:
+    zero = {"mark": {"type": "rule", "color": "currentColor", "opacity": 0.5}, "encoding": {"x": {"datum": 0}, "y": None}}
+    colours = {"scale": {"range": [PALETTE[0], PALETTE[1]]}, "legend": {"orient": "bottom"}}
+    quantity = {"field": "quantity", "type": "nominal", "title": None}
+    tooltip = [
+        {"field": "candidate", "type": "nominal"},
+        {"field": "quantity", "type": "nominal"},
+        {"field": "error", "type": "quantitative", "format": "+.2%"},
+    ]
+    dots = {
+        "mark": {"type": "point", "filled": True, "size": 110},
+        "encoding": {"color": {**quantity, **colours}, "shape": quantity, "tooltip": tooltip},
+    }
+    x = {"field": "error", "type": "quantitative", "axis": {"format": "+.0%"}, "scale": {"domain": [-largest, largest]}}
+    return {
         "width": None,
-        "height": 24 * len({value["candidate"] for value in values}),
+        "height": ROW_PIXELS * len({value["candidate"] for value in values}),
         "data": {"values": values},
         "encoding": {
             "y": {"field": "candidate", "type": "nominal", "sort": None, "title": None},
-            "x": {
-                "field": "error",
-                "type": "quantitative",
-                "axis": {"format": "+.0%"},
-                "scale": {"domain": [-largest, largest]},
-                "title": "predicted over measured, less one",
-            },
+            "x": {**x, "title": "predicted over measured, less one"},
         },
-        "layer": [
-            {"mark": {"type": "rule", "color": "currentColor", "opacity": 0.5}, "encoding": {"x": {"datum": 0}, "y": None}},
-            {
-                "mark": {"type": "point", "filled": True, "size": 110},
-                "encoding": {
-                    "color": {
-                        "field": "quantity",
-                        "type": "nominal",
-                        "title": None,
-                        "scale": {"range": [PALETTE[0], PALETTE[1]]},
-                        "legend": {"orient": "bottom"},
-                    },
-                    "shape": {"field": "quantity", "type": "nominal", "title": None},
-                    "tooltip": [
-                        {"field": "candidate", "type": "nominal"},
-                        {"field": "quantity", "type": "nominal"},
-                        {"field": "error", "type": "quantitative", "format": "+.2%"},
-                    ],
-                },
-            },
-        ],
+        "layer": [zero, dots],
     }
-    headings = ("candidate", "quantity", "predicted", "measured", "error", "rung")
-    says = f"Dots of {len(values)} relative errors of the laws, around zero."
-    return Chart("predictions", "Predictions beside measurements", says, spec, Figures(headings, tuple(rows)))

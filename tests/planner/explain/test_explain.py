@@ -121,7 +121,7 @@ def test_over_budget_says_by_how_much_and_what_would_fit(run):
     strategy = named_strategy("fsdp=8,context=2 ring-zigzag remat=none", run)
     candidate = price(run.request, strategy)
     assert not candidate.best.fits, "the case needs a strategy that does not fit"
-    found = verdict(run.request, candidate, run.winner)
+    found = verdict(run.request, candidate, winner=run.winner)
     assert found.reason == "memory"
     assert "over the budget" in found.says[0]
     assert found.ways, "remat=full fits on this mesh"
@@ -199,7 +199,7 @@ def test_a_missing_and_a_larger_collective_are_surfaced(run):
 
 
 def test_two_strategies_term_by_term(run):
-    found = compare(run, run.candidates[0].strategy, run.candidates[-1].strategy)
+    found = compare(run, first=run.candidates[0].strategy, second=run.candidates[-1].strategy)
     for terms, key in ((found.memory, "memory_bytes"), (found.time, "time_s")):
         first, second = (one.candidate.estimate[key] for one in (found.first, found.second))
         assert sum(term.more for term in terms) == pytest.approx(

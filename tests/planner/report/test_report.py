@@ -120,7 +120,7 @@ def test_plots_are_pictures(run, tmp_path):
 
 def test_text_from_outside_is_escaped():
     evil = '</script><script>alert("x")</script>'
-    assert "<script>alert" not in copyable("name", "label", evil)
+    assert "<script>alert" not in copyable("name", label="label", content=evil)
     assert "<script>alert" not in data_script("name", {"a": evil})
     assert json.loads(data_script("n", {"a": evil}).split(">", 1)[1].rsplit("<", 1)[0]) == {"a": evil}
 

@@ -138,9 +138,10 @@ def test_charts_and_tables_have_names_for_screen_readers(open_report):
 def test_copying_says_so(open_report):
     watched = open_report()
     page = watched.page
-    page.locator("button[data-copy=export-maxtext]").click()
+    page.locator("summary", has_text="jax:").click()
+    page.locator("button[data-copy=export-jax-0]").click()
     page.wait_for_function("document.getElementById('copied').textContent.length > 0")
-    assert page.locator("#copied").inner_text().startswith(("Copied for maxtext", "Selected"))
+    assert page.locator("#copied").inner_text().startswith(("Copied jax: train_step.py", "Selected"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

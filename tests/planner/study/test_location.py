@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_passwords_are_not_shown() -> None:
 @pytest.mark.parametrize("url", ["sqlite:/no/slashes", "postgresql://h:notaport/db", "sqlite+nothing:///x.db"])
 def test_malformed_urls_are_bad_input(url: str) -> None:
     with pytest.raises(BadInputError):
+        open_storage(canonical_url(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "package"),
+    [("postgresql://h/db", "psycopg2", "psycopg2-binary"), ("mysql://h/db", "MySQLdb", "mysqlclient")],
+)
+def test_a_missing_driver_is_named(url: str, module: str, package: str) -> None:
+    if find_spec(module):
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(BadInputError, match=f"its driver is missing .*pip install {package}"):
         open_storage(canonical_url(url))
 
 

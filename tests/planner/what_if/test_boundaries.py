@@ -58,14 +58,14 @@ def test_the_longest_sequence_fits_and_one_step_further_nothing_does(drawn):
     found = boundary(ask, "max-seq", explain=False)
     if found.value is None:
         smallest = ask.at(seq_len=128)
-        assert not fits_any(smallest, ask.backends, ask.most_devices)
+        assert not fits_any(ask.with_request(smallest))
         return
     strategy = found.candidate.strategy
     assert price(ask.at(seq_len=found.value), strategy).estimate["fits"]
     assert found.step % (128 * strategy.mesh.context) == 0
     assert found.value % length_unit(strategy.mesh.context, strategy.mesh.tensor) == 0
     further = ask.at(seq_len=found.value + found.step)
-    assert not fits_any(further, ask.backends, ask.most_devices)
+    assert not fits_any(ask.with_request(further))
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -95,7 +95,7 @@ def test_the_longest_sequence_is_the_longest_of_all_tiles():
         length
         for context in (1, 2, 4)
         for length in range(128 * context, 2 * found, 128 * context)
-        if fits_any(_only_context(ask, context).at(seq_len=length), ask.backends, 4)
+        if fits_any(ask.with_request(_only_context(ask, context).at(seq_len=length)))
     )
     assert found == by_force
 
@@ -123,26 +123,26 @@ def test_the_largest_batch_fits_and_one_step_further_nothing_does(model, hw, seq
     ask = ask_of(model, hw, seq=seq, microbatches=(1,))
     found = boundary(ask, "max-batch", explain=False)
     if found.value is None:
-        assert not fits_any(ask.at(global_batch=1), ask.backends, ask.most_devices)
+        assert not fits_any(ask.with_request(ask.at(global_batch=1)))
         return
     assert price(ask.at(global_batch=found.value), found.candidate.strategy).estimate["fits"]
     assert found.step % (found.candidate.strategy.mesh.data * found.candidate.strategy.mesh.fsdp) == 0
-    assert not fits_any(ask.at(global_batch=found.value + found.step), ask.backends, ask.most_devices)
+    assert not fits_any(ask.with_request(ask.at(global_batch=found.value + found.step)))
 
 
 def test_the_largest_batch_is_the_largest_by_force():
     ask = ask_of("llama3.2-1b", "dgx-a100-40", devices=4, seq=8192, microbatches=(1,))
     found = largest_batch(ask)
     batches = range(1, 2 * found)
-    assert found == max(batch for batch in batches if fits_any(ask.at(global_batch=batch), ask.backends, 4))
+    assert found == max(batch for batch in batches if fits_any(ask.with_request(ask.at(global_batch=batch))))
 
 
 @pytest.mark.parametrize(("model", "hw", "seq"), [("llama3-8b", "dgx-h100", 65536), ("llama3.1-70b", "dgx-h100x8", 32768)])
 def test_fewer_devices_than_the_fewest_never_fit(model, hw, seq):
     ask = ask_of(model, hw, seq=seq, batch=8)
     fewest = fewest_devices(ask)
-    assert fits_any(ask.request, ask.backends, fewest)
-    assert not fits_any(ask.request, ask.backends, fewest - 1)
+    assert fits_any(Ask(ask.request, ask.backends, fewest))
+    assert not fits_any(Ask(ask.request, ask.backends, fewest - 1))
     assert boundary(ask, "min-devices", explain=False).candidate.strategy.devices == fewest
 
 
@@ -162,8 +162,7 @@ def test_the_first_suggestion_raises_the_answer():
     first = found.changes[0]
     assert first.change.arguments[0].startswith("--")
     assert first.value > found.value
-    changed = Ask(first.change.request, ask.backends, first.change.most_devices or 8)
-    assert longest_sequence(changed) == first.value
+    assert longest_sequence(first.change.ask) == first.value
     assert all(moved.value > found.value for moved in found.changes)
 
 
@@ -172,6 +171,6 @@ def test_memory_grows_with_the_length_at_a_fixed_loss_chunk():
     from planner.analyse import valid_points
 
     ask = ask_of(seq=131072, loss_chunk_tokens=(128,))
-    table = valid_points(ask.request, ask.backends, 8)
+    table = valid_points(ask.request, ask.backends, most_devices=8)
     totals = [StepMemory(Layout(setting_of(ask.at(seq_len=seq)), table)).parts()[1] for seq in (8192, 65536, 131072, 2**20)]
     assert all(np.all(after >= before) for before, after in pairwise(totals))
