@@ -10,21 +10,25 @@ from lcplan.errors import StageFailedError
 from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
+from planner.cli.from_files import from_options, with_file
 from planner.cli.options import knob_options, output_format, request_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
+from planner.importers.estimate import Opinion, opinion, placed
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import probe
 from planner.offer import offer
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
 from planner.show.estimate import estimate_view
+from planner.show.imported import opinion_view
 from planner.single import price, resolve_strategy
 
 EPILOG = """\b
 Examples:
   lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2
-  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile --format json"""
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile --format json
+  lcplan estimate --from-maxtext my_run.yml --hw gb200-nvl72"""
 
 
 class EstimateOptions(RequestOptions):
@@ -37,6 +41,7 @@ class EstimateOptions(RequestOptions):
 
 
 @click.command("estimate", epilog=EPILOG)
+@from_options
 @request_options
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
 @click.option("--time", is_flag=True, help="Time the step on the devices at hand.")
@@ -47,29 +52,37 @@ def command(**options: Any) -> int:
     """Price one strategy: the one that --mesh and the knobs name.
 
     Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
+    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it says them; what the
+    trainer needs beyond the laws and what lcplan would change stand below.
     """
-    parsed = EstimateOptions.model_validate(options)
+    merged, imported = with_file(options)
+    parsed = EstimateOptions.model_validate(merged)
     request = build_request(parsed)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
-    candidate = price(request, resolve_strategy(request, offered.backends))
+    candidate = price(request, placed(resolve_strategy(request, offered.backends), imported))
     bench = Bench(request, toolchain, PoolLimits(jobs=1))
     if parsed.compile or parsed.time:
         candidate = next(bench.compile([candidate]))
     if parsed.time and candidate.usable:
         candidate = next(bench.time([candidate]))
-    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *offered.notes))
+    thought = opinion(imported, request, candidate) if imported else None
+    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *offered.notes), thought=thought)
     for evidence in (candidate.compiled, candidate.timed):
         if evidence is not None and evidence.error:
             raise StageFailedError(f"the step could not be measured: {evidence.error}")
     return 0
 
 
-def _print(candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...]) -> None:
+def _print(
+    candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...], thought: Opinion | None
+) -> None:
     if output == "json":
         document = {"schema_version": SCHEMA_VERSION, "request": request_json(request), "candidate": candidate.to_json()}
-        print_json(document | {"notes": list(notes)})
+        print_json(document | {"notes": list(notes)} | ({"imported": thought.to_json()} if thought else {}))
     elif output == "csv":
         print_csv([flat_row(candidate)])
     else:
         print_view(estimate_view(candidate, request, notes))
+        if thought is not None:
+            print_view(opinion_view(thought, candidate, request))

@@ -120,7 +120,8 @@ def _function(job: Job) -> str:
         "    return config",
         "",
     ]
-    return f"\nVOCAB = {job.model.vocab}\n\n\n" + "\n".join(lines)
+    tied = "" if flavor(job.model) else f"TIED = {job.model.tied_embeddings}\n"
+    return f"\nVOCAB = {job.model.vocab}\n{tied}\n\n" + "\n".join(lines)
 
 
 def _model(job: Job) -> list[str]:
@@ -161,16 +162,16 @@ def _rope(job: Job) -> dict[str, object]:
 def _sizes(model: ModelSpec, rope: dict[str, object]) -> list[str]:
     name, kind = package(model), "CosSinRoPE" if package(model) == "qwen3" else "ComplexRoPE"
     arguments = ", ".join(f"{key}={value!r}" for key, value in rope.items())
-    head = f"head_dim={model.head_dim}, " if name == "qwen3" else ""
+    width, head = model.d_model, f"head_dim={model.head_dim}, " if name == "qwen3" else ""
     return [
         f"    rope = {kind}.Config({arguments})",
-        f"    model, dim = spec.model, {model.d_model}",
-        f"    model.dim, model.vocab_size, model.enable_weight_tying = dim, VOCAB, {model.tied_embeddings}",
-        "    model.tok_embeddings = dataclasses.replace(model.tok_embeddings, num_embeddings=VOCAB, embedding_dim=dim)",
-        f"    model.norm = dataclasses.replace(model.norm, normalized_shape=dim, eps={model.norm_eps!r})",
-        "    model.lm_head = dataclasses.replace(model.lm_head, in_features=dim, out_features=VOCAB)",
+        "    model = spec.model",
+        f"    model.dim, model.vocab_size, model.enable_weight_tying = {width}, VOCAB, TIED",
+        f"    model.tok_embeddings = dataclasses.replace(model.tok_embeddings, num_embeddings=VOCAB, embedding_dim={width})",
+        f"    model.norm = dataclasses.replace(model.norm, normalized_shape={width}, eps={model.norm_eps!r})",
+        f"    model.lm_head = dataclasses.replace(model.lm_head, in_features={width}, out_features=VOCAB)",
         f"    model.layers = _build_{name}_layers(",
-        f"        n_layers={model.layers}, dim=dim, n_heads={model.heads}, n_kv_heads={model.kv_heads}, {head}",
+        f"        n_layers={model.layers}, dim={width}, n_heads={model.heads}, n_kv_heads={model.kv_heads}, {head}",
         f'        hidden_dim={model.d_ff}, attn_backend="flex", rope=rope,',
         "    )",
     ]

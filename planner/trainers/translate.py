@@ -103,8 +103,15 @@ def _loss(trainer: Trainer, job: Job) -> Step:
         trainer=f"logits of all {whole} tokens of a context rank at once",
         why=f"{trainer.title} has no chunked loss that its files can ask for",
         field="loss_chunk_tokens",
+        extra_bytes=further_logits(job),
     )
     return job.with_strategy(loss_chunk_tokens=whole), [difference]
+
+
+def further_logits(job: Job) -> int:
+    """Logits and their gradient, fp32, of the sequences beyond the first: the laws' largest chunk is one sequence's share."""
+    further = job.local_tokens - job.workload.seq_len // job.strategy.mesh.context
+    return round(8 * further * job.model.vocab / job.strategy.mesh.tensor)
 
 
 def _axis_order(trainer: Trainer, job: Job) -> Step:

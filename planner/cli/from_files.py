@@ -1,0 +1,89 @@
+"""``--from-TRAINER FILE``: options of ``lcplan estimate`` that a trainer's configuration says instead of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import click
+
+from lcplan.errors import BadInputError
+from planner.importers.interface import Imported, Reader
+from planner.trainers import trainer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMATS: dict[str, tuple[str, str]] = {
+    "maxtext": ("FILE.yml", "a MaxText configuration"),
+    "megatron": ("ARGS", "a file of Megatron-LM arguments"),
+    "torchtitan": ("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),
+    "accelerate": ("FILE.yaml", "an Accelerate launch YAML"),
+    "deepspeed": ("FILE.json", "a DeepSpeed JSON"),
+}
+_NEEDED = ("model", "seq", "hw")
+
+
+def from_options(command: F) -> F:
+    """An option for each format; model, sequence and hardware may then come from the file."""
+    for name, (metavar, what) in reversed(FORMATS.items()):
+        command = click.option(f"--from-{name}", metavar=metavar, help=f"Take from {what} what it says.")(command)
+    for parameter in command.__click_params__:  # type: ignore[attr-defined]
+        if parameter.name in _NEEDED:
+            parameter.required = False
+    return command
+
+
+def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]:
+    """The options with what a ``--from`` file says, and that file as it was read.
+
+    Raises
+    ------
+    BadInputError
+        Two files, an option that contradicts the file, or something that neither says.
+    """
+    files = {name: options.pop(f"from_{name}") for name in FORMATS}
+    given = {name: file for name, file in files.items() if file is not None}
+    if not given:
+        _complete(options, "")
+        return options, None
+    if len(given) > 1:
+        raise BadInputError(f"--from-{' and --from-'.join(given)}: give one of them")
+    name, file = next(iter(given.items()))
+    reader: Reader = import_module(f"planner.importers.{name}").read
+    imported = reader(file, options["devices"])
+    said = dict(imported.options)
+    _agree(options, said, file)
+    merged = options | said
+    _complete(merged, f" (nor does {file} say it)")
+    if trainer(name).whole_loss and merged["loss_chunk_tokens"] is None:
+        merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
+    return merged, imported
+
+
+def _agree(options: dict[str, Any], said: dict[str, Any], file: str) -> None:
+    clashes = [key for key, value in said.items() if options.get(key) is not None and options[key] != value]
+    if "model" in clashes:  # a name on the command line is the user's word for what the file spells out
+        clashes.remove("model")
+        said.pop("model")
+    if clashes:
+        raise BadInputError(
+            [
+                f"--{key.replace('_', '-')} {_text(options[key])}: {file} says {_text(said[key])}; leave the option out"
+                for key in clashes
+            ]
+        )
+
+
+def _text(value: Any) -> str:
+    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+
+
+def _complete(options: dict[str, Any], besides: str) -> None:
+    missing = [f"--{key}" for key in _NEEDED if options[key] is None]
+    if missing:
+        raise click.UsageError(f"Missing option {', '.join(repr(name) for name in missing)}{besides}.")
+
+
+def _context(mesh: str) -> int:
+    return next(int(part.partition("=")[2]) for part in mesh.split(",") if part.startswith("context="))

@@ -1,0 +1,94 @@
+"""``--from-accelerate FILE.yaml``: the launcher's YAML. Model, sequence length and batch live in the training script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.suggest import hint
+from lcplan.textfile import read_yaml
+from planner.importers.interface import Imported, mesh_text, whole
+from planner.trainers.accelerate import ROTATION
+from planner.trainers.known_keys import unknown_keys
+
+_PARALLEL = "parallelism_config_"
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the YAML says.
+
+    Raises
+    ------
+    BadInputError
+        Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
+    """
+    data = read_yaml(file)
+    if not isinstance(data, dict):
+        raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
+    parallel, fsdp = _section(data, "parallelism_config", _PARALLEL, file), _section(data, "fsdp_config", "fsdp_", file)
+    keys = [key for key in data if isinstance(key, str)]
+    keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
+    devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
+    sizes = _sizes(parallel, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": devices or _product(sizes), "mesh": mesh_text(sizes)}
+    if options["devices"] != _product(sizes):
+        raise BadInputError(
+            f"{file}: parallelism_config multiplies to {_product(sizes)}, num_processes is {options['devices']}"
+        )
+    if sizes["context"] > 1:
+        options["scheme"] = (_scheme(parallel, file),)
+    if "fsdp_activation_checkpointing" in fsdp:
+        options["remat"] = ("full" if fsdp["fsdp_activation_checkpointing"] else "none",)
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    return Imported("accelerate", file, options, unknown=unknown_keys("accelerate", keys), notes=tuple(_notes(data, fsdp)))
+
+
+def _section(data: dict[str, Any], name: str, prefix: str, file: str) -> dict[str, Any]:
+    """A section with its keys under their full names: Accelerate takes them with the prefix or without."""
+    section = data.get(name) or {}
+    if not isinstance(section, dict):
+        raise BadInputError(f"{file}: {name} is not a mapping")
+    return {key if key.startswith(prefix) else prefix + key: value for key, value in section.items()}
+
+
+def _sizes(parallel: dict[str, Any], *, devices: int | None, file: str) -> dict[str, int]:
+    def size(name: str, default: int) -> int:
+        return whole(parallel.get(_PARALLEL + name, default), _PARALLEL + name, file=file)
+
+    if not parallel:
+        if devices is None:
+            raise BadInputError(f"{file}: neither num_processes nor parallelism_config; give --devices")
+        return {"data": 1, "fsdp": devices, "context": 1, "tensor": 1}
+    context, sequence = size("cp_size", 1), size("sp_size", 1)
+    if context > 1 and sequence > 1:
+        raise BadInputError(f"{file}: cp_size and sp_size are both above 1; Accelerate takes one of them")
+    return {"data": size("dp_replicate_size", 1), "fsdp": size("dp_shard_size", 1), "context": context * sequence,
+            "tensor": size("tp_size", 1)}  # fmt: skip
+
+
+def _product(sizes: dict[str, int]) -> int:
+    return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
+
+
+def _scheme(parallel: dict[str, Any], file: str) -> str:
+    if int(parallel.get(f"{_PARALLEL}sp_size", 1)) > 1:
+        return "ulysses"
+    backend = str(parallel.get(f"{_PARALLEL}cp_backend", "torch"))
+    if backend != "torch":
+        raise BadInputError(f"{file}: {_PARALLEL}cp_backend {backend!r}: Accelerate has torch alone and drops others unseen")
+    rotation = str(parallel.get(f"{_PARALLEL}cp_comm_strategy", "allgather"))
+    names = {theirs: ours for ours, theirs in ROTATION.items()}
+    if rotation not in names:
+        raise BadInputError(f"{file}: {_PARALLEL}cp_comm_strategy {rotation!r}{hint(rotation, names)}")
+    return names[rotation]
+
+
+def _notes(data: dict[str, Any], fsdp: dict[str, Any]) -> list[str]:
+    notes = []
+    if data.get("mixed_precision") != "bf16":
+        notes.append(f"mixed_precision={data.get('mixed_precision')}: lcplan prices bf16 with fp32 masters")
+    if fsdp.get("fsdp_offload_params"):
+        notes.append("fsdp_offload_params: lcplan keeps the state on the device")
+    if str(fsdp.get("fsdp_reshard_after_forward", True)).lower() in ("false", "shard_grad_op"):
+        notes.append("fsdp_reshard_after_forward=false: gathered weights stay; lcplan prices gathering them again")
+    return notes

@@ -1,0 +1,84 @@
+"""An imported configuration, priced: the strategy, what the trainer needs beyond the laws, and what lcplan would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+from planner.candidate import Candidate
+from planner.importers.advice import Advice, advise
+from planner.importers.interface import Imported
+from planner.request import SearchRequest
+from planner.trainers import Difference, Job, trainer
+from planner.trainers.translate import further_logits
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What lcplan thinks of a configuration."""
+
+    imported: Imported
+    differences: tuple[Difference, ...]
+    refusals: tuple[str, ...]
+    """Rules of the trainer that it breaks: its validator may not notice."""
+    memory_bytes: int
+    """By the laws, and what was counted by hand."""
+    fits: bool
+    advice: Advice
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it."""
+        return {
+            "trainer": self.imported.trainer,
+            "file": self.imported.file,
+            "unknown_keys": list(self.imported.unknown),
+            "notes": list(self.imported.notes),
+            "refusals": list(self.refusals),
+            "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
+            "memory_bytes": self.memory_bytes,
+            "fits": self.fits,
+            "would_change": self.advice.to_json(),
+        }
+
+
+def placed(strategy: Strategy, imported: Imported | None) -> Strategy:
+    """The strategy with the axis order of the file, where it says one."""
+    if imported is None or imported.axis_order is None:
+        return strategy
+    return strategy.model_copy(update={"axis_order": imported.axis_order})
+
+
+def opinion(imported: Imported, request: SearchRequest, candidate: Candidate) -> Opinion:
+    """Price what the laws leave out, look at the trainer's rules, look for something better."""
+    target = trainer(imported.trainer)
+    job = Job(request.model, request.hardware, request.workload, candidate.strategy)
+    own = imported.more(job)
+    whole = any(difference.name == "sharding" for difference in own)  # counts the bf16 parameters already
+    differences = [*own, *(usual for usual in target.extras(job) if not (whole and usual.name == "parameters"))]
+    if target.whole_loss and further_logits(job):
+        differences.append(
+            Difference(
+                name="loss",
+                plan="logits of one sequence's share at once",
+                trainer=f"logits of all {job.micro_sequences} sequences of a microbatch",
+                why=f"{target.title} has no chunked loss that its files can ask for",
+                extra_bytes=further_logits(job),
+            )
+        )
+    extra = sum(difference.extra_bytes for difference in differences)
+    estimate = candidate.estimate
+    memory = int(estimate["memory_bytes"]["total"]) + extra
+    fits = memory + int(estimate["allowance_bytes"]) <= request.budget_bytes
+    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
+    table = StrategyTable.from_strategies([job.strategy])
+    return Opinion(
+        imported=imported,
+        differences=tuple(differences),
+        refusals=tuple(rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]),
+        memory_bytes=memory,
+        fits=fits,
+        advice=advise(request, candidate, trainer=target, fits=fits),
+    )

@@ -1,0 +1,89 @@
+"""Imported: what a trainer's configuration says, as the values of ``lcplan estimate``'s own options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.model import ModelSpec
+from lcplan.strategy import AxisName
+from planner.trainers import Difference, Job
+
+
+def nothing_more(_: Job) -> list[Difference]:
+    """No difference beyond the trainer's usual ones."""
+    return []
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A configuration in lcplan's words. What it does not say is absent from ``options``, never guessed."""
+
+    trainer: str
+    file: str
+    options: Mapping[str, Any]
+    """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
+    axis_order: tuple[AxisName, ...] | None = None
+    unknown: tuple[str, ...] = ()
+    """Keys that this version of the trainer does not know."""
+    notes: tuple[str, ...] = ()
+    """What lcplan read otherwise than it stands, or not at all."""
+    more: Callable[[Job], list[Difference]] = field(default=nothing_more)
+    """Differences between the run and the laws that follow from this file alone."""
+
+
+Reader = Callable[[str, int | None], Imported]
+"""Reads a file, for a job of so many devices where that is known."""
+
+
+def mesh_text(sizes: Mapping[str, int]) -> str:
+    """Axis sizes as ``--mesh`` takes them."""
+    return ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in ("data", "fsdp", "context", "tensor"))
+
+
+def whole(value: Any, key: str, *, file: str) -> int:
+    """A whole number above zero.
+
+    Raises
+    ------
+    BadInputError
+        It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+        raise BadInputError(f"{file}: {key}: {value!r} is not a whole number above zero")
+    return int(value)
+
+
+def refuse_axes(sizes: Mapping[str, Any], *, file: str) -> None:
+    """Refuse axes that lcplan has no word for.
+
+    Raises
+    ------
+    BadInputError
+        One of them is above one.
+    """
+    wrong = [f"{file}: {name}={size}: lcplan has no such axis yet" for name, size in sizes.items() if size not in (1, None)]
+    if wrong:
+        raise BadInputError(wrong)
+
+
+def recognised(model: ModelSpec) -> ModelSpec:
+    """The catalogue's model of the same sizes, if there is one; else the model itself."""
+    from lcplan import catalog
+
+    apart = {"name", "source", "notes", "max_position", "sliding_window", "family"}
+    sizes = model.model_dump(exclude=apart)
+    for name in catalog.model_names():
+        known = catalog.model(name)
+        if known.model_dump(exclude=apart) == sizes:
+            return known
+    return model
+
+
+def catalogue_model(name: str) -> ModelSpec:
+    """A model of the catalogue."""
+    from lcplan import catalog
+
+    return catalog.model(name)

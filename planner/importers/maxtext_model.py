@@ -1,0 +1,81 @@
+"""The model of a MaxText configuration: by its name where the catalogue has it, with the sizes that the file sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.model import ModelSpec
+from lcplan.suggest import hint
+from planner.export.maxtext import MODEL_NAMES
+from planner.importers.interface import catalogue_model, recognised
+from planner.trainers.maxtext import DECODER_BLOCKS, LLAMA3_1_SCALING
+
+SIZES: Mapping[str, str] = MappingProxyType(
+    {
+        "base_num_decoder_layers": "layers",
+        "base_emb_dim": "d_model",
+        "base_mlp_dim": "d_ff",
+        "base_num_query_heads": "heads",
+        "base_num_kv_heads": "kv_heads",
+        "head_dim": "head_dim",
+        "vocab_size": "vocab",
+    }
+)
+FLAGS: Mapping[str, str] = MappingProxyType(
+    {
+        "logits_via_embedding": "tied_embeddings",
+        "attention_bias": "qkv_bias",
+        "use_qk_norm": "qk_norm",
+        "normalization_layer_epsilon": "norm_eps",
+    }
+)
+
+
+def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, list[str]]:
+    """The model, or None where the file does not describe one that lcplan can be sure of; and what to know of it.
+
+    Raises
+    ------
+    BadInputError
+        A decoder block that lcplan does not model.
+    """
+    block = said.get("decoder_block")
+    families = {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
+    if block is not None and block not in families:
+        raise BadInputError(
+            f"{file}: decoder_block {block!r} is no dense decoder that lcplan models{hint(str(block), families)}"
+        )
+    name = str(said.get("model_name") or "default")
+    sizes = {ours: said[theirs] for theirs, ours in {**SIZES, **FLAGS}.items() if theirs in said}
+    if block is not None:
+        sizes["family"] = families[block]
+    sizes |= _rope(said)
+    activations = said.get("mlp_activations")
+    if isinstance(activations, list) and activations:
+        sizes |= {"activation": str(activations[0]), "mlp": "gated" if len(activations) > 1 else "plain"}
+    if name in MODEL_NAMES:
+        known = catalogue_model(name).model_dump(mode="json")
+        return ModelSpec.read(known | sizes, file), []
+    if not all(ours in sizes for ours in SIZES.values()):
+        return None, [f"model_name {name} is not in the catalogue and its sizes are not all in {file}: give --model"]
+    return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), []
+
+
+def _rope(said: Mapping[str, Any]) -> dict[str, Any]:
+    if "rope_max_timescale" not in said:
+        return {}
+    rope: dict[str, Any] = {"theta": said["rope_max_timescale"]}
+    kind = said.get("rope_type", "default")
+    if kind == "llama3.1":
+        factor, low, high, original = LLAMA3_1_SCALING
+        rope |= {"scaling": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high}
+        rope["original_max_position"] = original
+    elif kind == "yarn":
+        rope |= {"scaling": "yarn", "factor": said.get("rope_factor", 40)}
+        rope |= {"original_max_position": said.get("original_max_position_embeddings")}
+    elif float(said.get("rope_linear_scaling_factor", 1.0)) != 1.0:
+        rope |= {"scaling": "linear", "factor": said["rope_linear_scaling_factor"]}
+    return {"rope": rope}

@@ -1,0 +1,202 @@
+"""``--from-megatron ARGS``: Megatron-LM arguments, as a file of words (comments and line ends with a backslash allowed)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.suggest import hint
+from lcplan.textfile import read_text
+from planner.importers.interface import Imported, mesh_text, refuse_axes, whole
+from planner.importers.megatron_model import model_of
+from planner.trainers import Difference, Job
+from planner.trainers.common_rules import whole_stream
+from planner.trainers.known_keys import unknown_keys
+from planner.trainers.megatron import SCHEMES
+
+Arguments = dict[str, list[str]]
+CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
+MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the arguments say.
+
+    Raises
+    ------
+    BadInputError
+        Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
+    """
+    arguments = parse(read_text(file), file)
+    unknown = unknown_keys("megatron", arguments)
+    number = _numbers(arguments, file)
+    refuse_axes({"pipeline-model-parallel-size": number("pipeline-model-parallel-size", 1)}, file=file)
+    refuse_axes({"expert-model-parallel-size": number("expert-model-parallel-size", 1)}, file=file)
+    sizes, world = _mesh(arguments, number, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"], file=file)
+    model, notes = model_of(arguments, file=file)
+    options |= {"model": model} if model else {}
+    if sizes["context"] > 1:
+        options["scheme"] = (_scheme(arguments, file),)
+    remat, more = _remat(arguments, number, file=file)
+    options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
+    options["moments_dtype"] = (_moments(arguments),)
+    return Imported(
+        trainer="megatron",
+        file=file,
+        options=options,
+        unknown=unknown,
+        notes=(*notes, *more),
+        more=_differences(arguments, sizes),
+    )
+
+
+def parse(text: str, file: str) -> Arguments:
+    """Arguments with their values, in the order of the file; the last of equal names wins, as argparse has it."""
+    words = shlex.split(text.replace("\\\n", " "), comments=True)
+    found: Arguments = {}
+    name: str | None = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name] = [value] if equals else []
+        elif "$" in word:
+            raise BadInputError(f"{file}: {word!r} is a shell variable; write its value, lcplan runs no shell")
+        elif name is None:
+            raise BadInputError(
+                f"{file}: {word!r} stands before the first argument; give the arguments alone, without the program"
+            )
+        else:
+            found[name].append(word)
+    if not found:
+        raise BadInputError(f"{file}: no Megatron argument in it")
+    return found
+
+
+def _numbers(arguments: Arguments, file: str) -> Callable[[str, int | None], int | None]:
+    def number(name: str, default: int | None) -> int | None:
+        values = arguments.get(name)
+        if values is None:
+            return default
+        if len(values) != 1 or not values[0].isdecimal():
+            raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a whole number above zero")
+        return whole(int(values[0]), f"--{name}", file=file)
+
+    return number
+
+
+Number = Callable[[str, int | None], int | None]
+
+
+def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: str) -> tuple[dict[str, int], int]:
+    tensor, context = number("tensor-model-parallel-size", 1) or 1, number("context-parallel-size", 1) or 1
+    if devices is None:
+        raise BadInputError(f"{file}: Megatron takes the number of devices from its launcher; give --devices")
+    ranks, rest = divmod(devices, tensor * context)
+    if rest or not ranks:
+        raise BadInputError(f"{file}: tensor x context = {tensor * context} does not divide --devices {devices}")
+    strategy = (arguments.get("data-parallel-sharding-strategy") or ["optim_grads_params"])[0]
+    sharded = "use-torch-fsdp2" in arguments or "use-distributed-optimizer" in arguments
+    if "use-megatron-fsdp" in arguments:
+        sharded = strategy != "no_shard"
+    copies = number("num-distributed-optimizer-instances", 1) or 1
+    if ranks % copies:
+        raise BadInputError(
+            f"{file}: --num-distributed-optimizer-instances {copies} does not divide the {ranks} data-parallel ranks"
+        )
+    data = copies if sharded else ranks
+    return {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}, devices
+
+
+def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    seq, micro, batch = number("seq-length", None), number("micro-batch-size", None), number("global-batch-size", None)
+    if seq is not None:
+        found["seq"] = seq
+    if micro is None:
+        return found | ({"global_batch": batch} if batch else {})
+    batch = batch or micro * ranks
+    if batch % (micro * ranks):
+        raise BadInputError(f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks")
+    return found | {"global_batch": batch, "microbatches": (batch // (micro * ranks),)}
+
+
+def _scheme(arguments: Arguments, file: str) -> str:
+    kinds = arguments.get("cp-comm-type") or ["p2p"]
+    kind = kinds[0]
+    if len(set(kinds)) > 1 or kind == "a2a+p2p":
+        raise BadInputError(
+            f"{file}: --cp-comm-type {' '.join(kinds)}: lcplan has one scheme for all layers, and no hierarchical one"
+        )
+    if kind == "allgather":
+        kind = "all_gather"
+    if kind not in CP_COMM_TYPES:
+        raise BadInputError(
+            f"{file}: --cp-comm-type {kind!r} is none of Megatron's, which does not notice{hint(kind, CP_COMM_TYPES)}"
+        )
+    return CP_COMM_TYPES[kind]
+
+
+def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, list[str]]:
+    if "recompute-activations" in arguments:
+        return "none", [
+            "--recompute-activations recomputes attention's scores, which a flash kernel never keeps: priced as none"
+        ]
+    kind = (arguments.get("recompute-granularity") or ["none"])[0]
+    if kind == "none":
+        return "none", []
+    if kind == "full":
+        layers = number("recompute-num-layers", 1) or 1
+        block = (arguments.get("recompute-method") or ["uniform"])[0] == "block"
+        if block:
+            return "full", [f"--recompute-method block recomputes {layers} layers a stage; priced as all of them"]
+        return "full", [f"one checkpoint for {layers} layers; priced as one a layer"] if layers > 1 else []
+    if kind != "selective":
+        raise BadInputError(f"{file}: --recompute-granularity {kind!r}{hint(kind, ('full', 'selective'))}")
+    modules = arguments.get("recompute-modules") or ["core_attn"]
+    wrong = [module for module in modules if module not in MODULES]
+    if wrong:
+        raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
+    if "mlp" in modules:
+        return "minimal", []
+    return "none", [f"--recompute-modules {' '.join(modules)} is priced as none, the nearest that keeps at least as much"]
+
+
+def _reduce(arguments: Arguments) -> str:
+    asked = (arguments.get("megatron-fsdp-grad-comm-dtype") or ["auto"])[0]
+    return "bf16" if asked == "bf16" or "grad-reduce-in-bf16" in arguments else "fp32"
+
+
+def _moments(arguments: Arguments) -> str:
+    kinds = [(arguments.get(name) or ["fp32"])[0] for name in ("exp-avg-dtype", "exp-avg-sq-dtype")]
+    return "bf16" if "use-precision-aware-optimizer" in arguments and kinds == ["bf16", "bf16"] else "fp32"
+
+
+def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
+    """What follows from these arguments beyond what Megatron always does."""
+    zero_one = "use-distributed-optimizer" in arguments and "use-megatron-fsdp" not in arguments
+
+    def differences(job: Job) -> list[Difference]:
+        found = []
+        if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:
+            found += whole_stream(job, "there is no --sequence-parallel")
+        shards = sizes["fsdp"] * sizes["context"]
+        if zero_one and shards > 1:
+            whole_copy = (
+                6 * job.state_elements * shards
+            )  # bf16 parameters and fp32 gradients, of which lcplan has fp32 both, sharded
+            found.append(
+                Difference(
+                    name="sharding",
+                    plan="parameters, gradients and optimizer over fsdp x context",
+                    trainer="the optimizer's state alone",
+                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and fp32 gradients lie whole on every rank",
+                    extra_bytes=round(whole_copy - 4 * job.state_elements),
+                )
+            )
+        return found
+
+    return differences

@@ -1,0 +1,77 @@
+"""The model of Megatron arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcplan.errors import BadInputError
+from lcplan.model import ModelSpec
+from planner.importers.interface import recognised
+
+Arguments = dict[str, list[str]]
+
+
+def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list[str]]:
+    """The model, or None where the arguments do not describe one; and what to know of it.
+
+    Raises
+    ------
+    BadInputError
+        Something that lcplan does not model: experts, another normalization or position embedding, a plain feed-forward.
+    """
+    needed = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
+    missing = [name for name in needed if not arguments.get(name)]
+    if missing:
+        return None, [f"no --{', --'.join(missing)} in {file}: give --model"]
+    problems = []
+    if "num-experts" in arguments:
+        problems.append(f"{file}: --num-experts: lcplan imports dense models")
+    if arguments.get("normalization", ["LayerNorm"]) != ["RMSNorm"]:
+        problems.append(f"{file}: --normalization: lcplan models RMSNorm")
+    if arguments.get("position-embedding-type", ["learned_absolute"]) != ["rope"]:
+        problems.append(f"{file}: --position-embedding-type: lcplan models rope")
+    if "swiglu" not in arguments:
+        problems.append(f"{file}: without --swiglu the feed-forward is plain; give such a model with --model")
+    if problems:
+        raise BadInputError(problems)
+    return recognised(ModelSpec.read(_fields(arguments, file), file)), []
+
+
+def _fields(arguments: Arguments, file: str) -> dict[str, Any]:
+    def number(name: str, default: int) -> int:
+        values = arguments.get(name)
+        return int(values[0]) if values and values[0].isdecimal() else default
+
+    width, heads = number("hidden-size", 0), number("num-attention-heads", 1)
+    biased = "disable-bias-linear" not in arguments
+    qkv_bias = biased or "add-qkv-bias" in arguments
+    qk_norm = "qk-layernorm" in arguments
+    return {
+        "name": "imported",
+        "source": file,
+        "family": "qwen3" if qk_norm else "qwen2" if qkv_bias and not biased else "llama",
+        "layers": number("num-layers", 0),
+        "d_model": width,
+        "d_ff": number("ffn-hidden-size", int(4 * width * 2 / 3 / 64) * 64),
+        "heads": heads,
+        "kv_heads": number("num-query-groups", 1) if "group-query-attention" in arguments else heads,
+        "head_dim": number("kv-channels", width // max(heads, 1)),
+        "vocab": number("vocab-size", 0),
+        "tied_embeddings": "untie-embeddings-and-output-weights" not in arguments,
+        "qkv_bias": qkv_bias,
+        "out_bias": biased,
+        "mlp_bias": biased,
+        "qk_norm": qk_norm,
+        "norm_eps": float((arguments.get("norm-epsilon") or ["1e-5"])[0]),
+        "rope": _rope(arguments),
+    }
+
+
+def _rope(arguments: Arguments) -> dict[str, Any]:
+    rope: dict[str, Any] = {"theta": float((arguments.get("rotary-base") or ["10000"])[0])}
+    if "use-rope-scaling" in arguments:
+        factor = float((arguments.get("rope-scaling-factor") or ["8"])[0])
+        rope |= {"scaling": "llama3", "factor": factor, "original_max_position": 8192}
+    elif arguments.get("rotary-seq-len-interpolation-factor"):
+        rope |= {"scaling": "linear", "factor": float(arguments["rotary-seq-len-interpolation-factor"][0])}
+    return rope

@@ -1,0 +1,89 @@
+"""``--from-torchtitan FILE``: an old TOML, or a Python configuration module read as syntax and never executed.
+
+``FILE:function`` names the function of a module that holds several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lcplan.errors import BadInputError
+from planner.importers.interface import Imported, mesh_text, refuse_axes, whole
+from planner.importers.torchtitan_python import read_python
+from planner.importers.torchtitan_said import Said
+from planner.importers.torchtitan_toml import read_toml
+from planner.trainers.known_keys import unknown_keys
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the configuration says.
+
+    Raises
+    ------
+    BadInputError
+        Neither of the two formats, or something that lcplan has no word for.
+    """
+    said = read_toml(file) if file.endswith(".toml") else read_python(file)
+    training, parallel = said.training, said.parallelism
+    refuse_axes({name: parallel.get(name, 1) for name in ("pipeline_parallel_degree", "expert_parallel_degree")}, file=file)
+    sizes, world = _mesh(parallel, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    options |= {"model": said.model} if said.model else {}
+    options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"], file=file)
+    if sizes["context"] > 1:
+        options["scheme"] = (said.scheme,)
+    options |= {"remat": (said.remat,)} if said.remat else {}
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("fp32",)}
+    options |= _loss(said, options, sizes, file=file)
+    notes = (*said.notes, *(() if said.model else ("no model that the catalogue knows: give --model",)))
+    keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
+    unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
+    return Imported("torchtitan", file, options, unknown=unknown, notes=notes)
+
+
+def _mesh(parallel: Mapping[str, Any], *, devices: int | None, file: str) -> tuple[dict[str, int], int]:
+    def degree(name: str) -> int:
+        return whole(parallel.get(name, 1), name, file=file)
+
+    copies, context = degree("data_parallel_replicate_degree"), degree("context_parallel_degree")
+    tensor, shards = degree("tensor_parallel_degree"), parallel.get("data_parallel_shard_degree", -1)
+    others = copies * context * tensor
+    if shards == -1:
+        if devices is None:
+            raise BadInputError(
+                f"{file}: data_parallel_shard_degree is -1, which torchtitan fills from the launcher; give --devices"
+            )
+        shards = devices // others
+    shards = whole(shards, "data_parallel_shard_degree", file=file)
+    if devices not in (None, shards * others):
+        raise BadInputError(f"{file}: its degrees multiply to {shards * others}, not to --devices {devices}")
+    return {"data": copies, "fsdp": shards, "context": context, "tensor": tensor}, shards * others
+
+
+def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "seq_len" in training:
+        found["seq"] = whole(training["seq_len"], "seq_len", file=file)
+    if "local_batch_size" not in training:
+        return found
+    step = whole(training["local_batch_size"], "local_batch_size", file=file) * ranks
+    batch = training.get("global_batch_size", -1)
+    batch = step if batch == -1 else whole(batch, "global_batch_size", file=file)
+    if batch % step:
+        raise BadInputError(
+            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}"
+        )
+    return found | {"global_batch": batch, "microbatches": (batch // step,)}
+
+
+def _loss(said: Said, options: Mapping[str, Any], sizes: Mapping[str, int], *, file: str) -> dict[str, Any]:
+    """``loss_chunk_tokens`` from the number of pieces; whole where the loss is not chunked."""
+    if "seq" not in options or "global_batch" not in options:
+        return {}
+    local = options["seq"] // sizes["context"]
+    sequences = options["global_batch"] // (sizes["data"] * sizes["fsdp"] * options["microbatches"][0])
+    if said.loss_chunks is None:
+        return {}
+    pieces = whole(said.loss_chunks, "num_chunks", file=file)
+    return {"loss_chunk_tokens": (max(1, min(local, sequences * local // pieces)),)}

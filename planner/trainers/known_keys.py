@@ -1,0 +1,30 @@
+"""Every key that a trainer's version knows, listed from its package by tests/trainers/list_keys.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from lcplan.suggest import hint
+
+_FOLDER = Path(__file__).with_name("keys")
+
+
+@lru_cache(maxsize=8)
+def known_keys(trainer: str) -> frozenset[str]:
+    """The keys of a trainer, nested ones with their section before a dot."""
+    lines = (_FOLDER / f"{trainer}.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``keys`` that the trainer does not know, each with the nearest that it does."""
+    known = known_keys(trainer)
+    strange = (key for key in keys if key not in known)
+    return tuple(f"{key}{_near(key, known)}" for key in strange)
+
+
+def _near(key: str, known: frozenset[str]) -> str:
+    words = hint(key, known)
+    return f" ({words.removeprefix('; ')})" if words.startswith("; did you mean") else ""
