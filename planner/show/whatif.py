@@ -15,6 +15,7 @@ from planner.show.candidates import breakdown, mesh_label
 from planner.show.estimate import speed, verdict
 from planner.show.marks import LEGEND
 from planner.show.search import headline
+from planner.what_if.refine import CompiledBoundary
 from planner.what_if.result import QUANTITY, Boundary, Point, WhatIf
 
 BAR_WIDTH = 6
@@ -82,7 +83,21 @@ def _reasons(found: Boundary, quantity: str) -> Iterator[Text]:
         yield Text(f"rule {found.rule.name}: {found.rule.says}", style="yellow")
     if found.confirmed is not None:
         words = "agrees: the answer fits, one step further does not" if found.confirmed else "does not agree with this boundary"
-        yield Text(f"the target's compiler {words}", style="green" if found.confirmed else "red")
+        yield Text(f"the target's compiler {words}", style="green" if found.confirmed else "yellow")
+    if found.compiled is not None:
+        yield _compiled(found.compiled, quantity)
+
+
+def _compiled(found: CompiledBoundary, quantity: str) -> Text:
+    """The boundary of the answer's strategy as the compiler has it."""
+    if found.value is None or found.next_value is None:
+        side = "fits at" if found.next_value is None else "does not fit at"
+        return Text(f"as compiled this strategy {side} every value tried ({found.compiles} compiles)", style="yellow")
+    between = "one step further" if found.exact else f"at {amount(quantity, found.next_value)}"
+    words = (
+        f"as compiled this strategy fits up to {amount(quantity, found.value)}, and not {between} ({found.compiles} compiles)"
+    )
+    return Text(words, style="bold")
 
 
 def _changes(found: Boundary, quantity: str) -> Table:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from planner.candidate import Candidate
-from planner.request import SearchRequest
+from planner.what_if.ask import Ask
+from planner.what_if.boundary import KINDS
+from planner.what_if.refine import CompiledBoundary, Line, Measure, compiled_boundary
 from planner.what_if.result import Boundary, Point, WhatIf
-
-Measure = Callable[[SearchRequest, Candidate], Candidate]
-"""Compile one candidate of a request and hold it against the request's budget."""
 
 
 def compiles(result: WhatIf) -> int:
@@ -25,9 +22,25 @@ def compiles(result: WhatIf) -> int:
 
 
 def confirm(result: WhatIf, measure: Measure) -> WhatIf:
-    """The same answer with every candidate compiled: of a boundary also the closest strategy one step further."""
+    """The same answer with every candidate compiled: of a boundary also the closest strategy one step further.
+
+    Where the compiler does not agree with a longest sequence or a largest batch, the boundary of the answer's strategy is
+    looked for with the compiler itself.
+    """
     answer = _boundary(result.answer, measure) if result.answer else None
+    if answer is not None and answer.confirmed is False and result.question in {"max-seq", "max-batch"}:
+        answer = replace(answer, compiled=_refined(answer, result, measure=measure))
     return replace(result, answer=answer, points=tuple(_point(point, measure) for point in result.points))
+
+
+def _refined(answer: Boundary, result: WhatIf, *, measure: Measure) -> CompiledBoundary | None:
+    if answer.candidate is None or answer.value is None or not answer.candidate.usable:
+        return None
+    strategy = answer.candidate.strategy
+    step = KINDS[result.question].unit(strategy)
+    ask = Ask(answer.request, (strategy.backend,), result.most_devices)
+    line = Line(strategy, step, lambda steps: KINDS[result.question].at(ask, steps * step).request)
+    return compiled_boundary(line, answer.candidate, start=answer.value // step, measure=measure)
 
 
 def _point(point: Point, measure: Measure) -> Point:

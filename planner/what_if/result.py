@@ -13,6 +13,7 @@ from planner.nearest import Change
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
 from planner.what_if.binds import Binds
+from planner.what_if.refine import CompiledBoundary
 from planner.what_if.vary import QUANTITIES
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Boundary:
     request: SearchRequest
     """The request at ``value``: its batch is the one that the candidate was priced with."""
     changes: tuple[Moved, ...] = ()
+    compiled: CompiledBoundary | None = None
+    """Where the compiler did not agree: the boundary of the candidate's strategy as compiled."""
 
     @property
     def confirmed(self) -> bool | None:
@@ -134,9 +137,20 @@ class WhatIf:
             if following
             else None,
             "confirmed": boundary.confirmed,
+            "compiled_boundary": self._compiled_json(boundary.compiled) if boundary.compiled else None,
             "changes": [
                 moved.change.to_json() | {f"then_{QUANTITY[self.question]}": moved.value} for moved in boundary.changes
             ],
+        }
+
+    def _compiled_json(self, found: CompiledBoundary) -> dict[str, Any]:
+        return {
+            QUANTITY[self.question]: found.value,
+            "next": found.next_value,
+            "step": found.step,
+            "exact": found.exact,
+            "compiles": found.compiles,
+            "candidate": found.candidate.to_json() if found.candidate else None,
         }
 
     def _point_json(self, point: Point) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""--compile: a compiler that agrees, one that needs less or more, one that fails; a stand-in for the compiler."""
+
+import pytest
+
+from lcplan.measurement import Compiled
+from planner.what_if.confirm import compiles, confirm
+from planner.what_if.question import what_if
+from planner.what_if.vary import parse_vary
+
+BACKENDS = ("nccl",)
+
+
+class Compiler:
+    """Says that a strategy takes ``ratio`` of what the laws say, and ``extra`` bytes; counts what it was asked."""
+
+    def __init__(self, ratio=1.0, extra=0, error=None):
+        self.ratio, self.extra, self.error, self.asked = ratio, extra, error, []
+
+    def __call__(self, request, candidate):
+        self.asked.append((request.workload.seq_len, candidate.strategy))
+        total = None if self.error else int(candidate.estimate["memory_bytes"]["total"] * self.ratio) + self.extra
+        compiled = Compiled(
+            rung="compiled:target",
+            target="h100",
+            jax="0.10.1",
+            finished_at="2026-01-01T00:00:00Z",
+            compile_s=1.0,
+            total_bytes=total,
+            error=self.error,
+        )
+        return candidate.with_compiled(compiled, request.budget_bytes)
+
+
+@pytest.fixture
+def asked(ask):
+    request = ask("llama3-8b", "dgx-h100", seq=128, batch=1)
+    return what_if(request, "max-seq", backends=BACKENDS)
+
+
+def test_a_compiler_that_agrees_confirms_with_two_compiles(asked):
+    compiler = Compiler()
+    found = confirm(asked, compiler)
+    assert found.answer.confirmed is True
+    assert found.answer.compiled is None
+    assert len(compiler.asked) == compiles(asked) == 2
+
+
+@pytest.mark.parametrize(("ratio", "extra"), [(0.95, 0), (0.8, 2**30), (1.05, 0), (1.0, 3 * 2**30)])
+def test_another_boundary_is_found_and_is_exact(asked, ratio, extra):
+    compiler = Compiler(ratio, extra)
+    answer = confirm(asked, compiler).answer
+    assert answer.confirmed is False
+    refined = answer.compiled
+    assert refined.exact
+    assert (refined.value > answer.value) is (ratio < 1)
+    assert refined.candidate.best.fits
+    assert refined.candidate.compiled.rung == "compiled:target"
+    assert refined.compiles <= 9
+    document = confirm(asked, compiler).to_json()["answer"]
+    assert document["confirmed"] is False
+    assert document["compiled_boundary"]["seq_len"] == refined.value
+
+
+def test_a_failing_compiler_confirms_nothing(asked):
+    answer = confirm(asked, Compiler(error="out of memory")).answer
+    assert answer.confirmed is None
+    assert answer.compiled is None
+
+
+def test_points_are_compiled_too(ask):
+    result = what_if(
+        ask("llama3-8b", "dgx-h100", batch=8), "sweep", backends=BACKENDS, varied=parse_vary(("seq=32k,64k", "hbm=40GiB,80GiB"))
+    )
+    compiler = Compiler()
+    found = confirm(result, compiler)
+    assert len(compiler.asked) == compiles(result) == 4
+    assert all(point.candidate.compiled is not None for point in found.points)
+    boundaries = what_if(
+        ask("llama3-8b", "dgx-h100", batch=1), "max-seq", backends=BACKENDS, varied=parse_vary(("hbm=40GiB,80GiB",))
+    )
+    assert all(point.candidate.compiled is not None for point in confirm(boundaries, compiler).points)
