@@ -7,10 +7,10 @@ import numpy as np
 from cost_models.layout import Floats
 from cost_models.table import StrategyTable
 from lcplan.strategy import AXES
-from planner.analyse import mesh_table, setting_of
+from planner.analyse import knob_rules_of, mesh_table, setting_of
 from planner.feasible import need_bytes
 from planner.request import SearchRequest
-from planner.rules import KNOB_RULES, MESH_RULES
+from planner.rules import MESH_RULES
 from planner.screen import screen
 from planner.space import Ints, Knobs, expand, mesh_sizes
 from planner.what_if.ask import Ask
@@ -59,6 +59,6 @@ def _largest(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int) -> in
         return need_bytes(setting_of(at(batches)), rows)
 
     table = expand(at(1), Knobs.of(request.filters, ask.backends), meshes)
-    table = table.take(screen(setting_of(at(1)), KNOB_RULES, table) < 0)
+    table = table.take(screen(setting_of(at(1)), knob_rules_of(request), table) < 0)
     found = last_fit(table, need, budget_bytes=request.budget_bytes, low=1, high=MOST_SEQUENCES // unit)
     return (found or 0) * unit

@@ -8,10 +8,10 @@ import numpy as np
 
 from cost_models.table import StrategyTable
 from lcplan.strategy import AXES
-from planner.analyse import mesh_table, setting_of
+from planner.analyse import knob_rules_of, mesh_table, setting_of
 from planner.feasible import need_bytes
 from planner.request import SearchRequest
-from planner.rules import KNOB_RULES, MESH_RULES
+from planner.rules import MESH_RULES
 from planner.rules.interface import Rule
 from planner.screen import screen
 from planner.space import Ints, Knobs, expand, mesh_sizes
@@ -103,13 +103,13 @@ def _table(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int, waived:
     workload = request.workload.model_copy(update={"seq_len": unit})
     at_unit = request.model_copy(update={"workload": workload, "filters": filters})
     table = expand(at_unit, Knobs.of(filters, ask.backends), meshes)
-    return table.take(screen(setting_of(at_unit), _but(KNOB_RULES, waived), table) < 0)
+    return table.take(screen(setting_of(at_unit), _but(knob_rules_of(at_unit), waived), table) < 0)
 
 
 def _fits(ask: Ask, request: SearchRequest, *, meshes: Ints) -> bool:
     setting = setting_of(request)
     table = expand(request, Knobs.of(request.filters, ask.backends), meshes)
-    table = table.take(screen(setting, KNOB_RULES, table) < 0)
+    table = table.take(screen(setting, knob_rules_of(request), table) < 0)
     return bool(len(table)) and bool((need_bytes(setting, table) <= request.budget_bytes).any())
 
 
