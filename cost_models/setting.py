@@ -13,6 +13,8 @@ from lcplan.workload import Workload
 
 Kernel = Literal["cudnn", "splash", "blockwise", "unfused"]
 
+SPLASH_LANES = 128
+"""Head dims of jax's splash attention kernels come in multiples of a TPU's lanes."""
 CUDNN_LARGEST_HEAD_DIM = 128
 """cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
 
@@ -35,13 +37,16 @@ class Setting:
     def kernel(self) -> Kernel:
         """The attention kernel that the step runs inside a chunk on this hardware.
 
-        cuDNN's takes half precision and head dims that are multiples of 8 up to 128; everything else runs blockwise JAX.
+        cuDNN's takes half precision and head dims that are multiples of 8 up to 128, splash on TPU half precision and
+        multiples of 128; everything else runs blockwise JAX.
         Another trainer's fused kernel is priced as cuDNN's or splash.
         """
         if self.program.attention == "unfused":
             return "unfused"
         if self.program.attention == "flash":
             return "cudnn" if self.hardware.kind == "gpu" else "splash"
-        head_dim = self.model.head_dim
-        fits = self.workload.precision == "bf16" and head_dim % 8 == 0 and head_dim <= CUDNN_LARGEST_HEAD_DIM
+        head_dim, half_precision = self.model.head_dim, self.workload.precision == "bf16"
+        if self.hardware.kind == "tpu" and half_precision and head_dim % SPLASH_LANES == 0:
+            return "splash"
+        fits = half_precision and head_dim % 8 == 0 and head_dim <= CUDNN_LARGEST_HEAD_DIM
         return "cudnn" if self.hardware.kind == "gpu" and fits else "blockwise"

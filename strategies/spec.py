@@ -12,7 +12,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Dtype, Strategy
 from lcplan.workload import Workload
 
-KernelName = Literal["cudnn", "blockwise"]
+KernelName = Literal["cudnn", "splash", "blockwise"]
 _DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32")}
 
 

@@ -104,12 +104,16 @@ def worker_command(python: str, program: Program) -> tuple[str, ...]:
 
 
 def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> str:
-    """The attention kernel of a chunk: cuDNN's where target, toolchain and shapes allow it, else blockwise JAX.
+    """The attention kernel of a chunk: cuDNN's or splash where target, toolchain and shapes allow it, else blockwise JAX.
 
     cuDNN's fused attention takes half precision and head dims that are multiples of 8, up to 128 (cuDNN frontend, scaled dot
-    product attention, support matrix for training).
+    product attention, support matrix for training). Splash takes head dims and lengths that are multiples of 128 lanes; the
+    shortest length that it meets is a zigzag's half chunk.
     """
-    fits = job.workload.precision == "bf16" and job.model.head_dim % 8 == 0 and job.model.head_dim <= 128
+    bf16, half = job.workload.precision == "bf16", job.workload.seq_len // (2 * job.strategy.mesh.context)
+    if target.platform == "tpu" and bf16 and job.model.head_dim % 128 == 0 and half % 128 == 0:
+        return "splash"
+    fits = bf16 and job.model.head_dim % 8 == 0 and job.model.head_dim <= 128
     return "cudnn" if target.platform == "cuda" and "cudnn" in toolchain.kernels and fits else "blockwise"
 
 

@@ -141,9 +141,10 @@ def parse_module(text: str) -> Module:
     computations: dict[str, Computation] = {}
     entry, current = None, None
     for line in text.splitlines():
-        if not line.startswith(" "):
-            header = _HEADER.match(line)
+        if line == "}":
             current = None
+        elif not line.startswith(" "):  # a header, or the tail of an attribute that spans lines (a Mosaic kernel's)
+            header = _HEADER.match(line)
             if header and " = " not in line.split("(")[0]:
                 name = header[2] or header[4]
                 current = computations.setdefault(name, Computation(name))

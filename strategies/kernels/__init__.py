@@ -8,7 +8,9 @@ from strategies.spec import KernelName
 
 def default_kernel(platform: str) -> KernelName:
     """The best kernel for a platform as jax names it: ``gpu`` or ``cuda``, ``tpu``, ``cpu``."""
-    return "cudnn" if platform in {"gpu", "cuda"} else "blockwise"
+    if platform in {"gpu", "cuda"}:
+        return "cudnn"
+    return "splash" if platform == "tpu" else "blockwise"
 
 
 def chunk_kernel(name: KernelName) -> ChunkKernel:
@@ -17,6 +19,10 @@ def chunk_kernel(name: KernelName) -> ChunkKernel:
         from strategies.kernels.cudnn import CudnnKernel  # imports jax's private module
 
         return CudnnKernel()
+    if name == "splash":
+        from strategies.kernels.splash import SplashKernel  # as the other
+
+        return SplashKernel()
     from strategies.kernels.blockwise import BlockwiseKernel
 
     return BlockwiseKernel()

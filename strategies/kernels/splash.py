@@ -1,0 +1,97 @@
+"""Splash attention on TPU. The only file that touches the private backward pass of jax's splash kernels.
+
+jax's public function differentiates one call at a time and drops the log-sum-exp's gradient; a ring needs each chunk's
+backward pass under the global output and log-sum-exp, which the rule underneath takes as residuals. A test pins it, so that
+a jax that moves it fails loudly.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from math import gcd, sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+from jaxtyping import Array, Float
+
+from strategies.kernels.interface import Attended, Gradients, Mask
+
+BLOCK = 512
+"""Queries and keys of a tile: MaxText's default (``sa_block_q`` and its like)."""
+
+
+@lru_cache(maxsize=64)
+def _sizes(queries: int, keys: int) -> Any:
+    block_q, block_kv = gcd(queries, BLOCK), gcd(keys, BLOCK)
+    return splash.BlockSizes(
+        block_q=block_q,
+        block_kv=block_kv,
+        block_kv_compute=block_kv,
+        block_q_dkv=block_q,
+        block_kv_dkv=block_kv,
+        block_kv_dkv_compute=block_kv,
+        block_q_dq=block_q,
+        block_kv_dq=block_kv,
+    )
+
+
+def _kernel(q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, interpret: bool) -> Any:
+    """Masks become a table of tiles, so a full and a causal chunk are the same kernel with another table."""
+    shape = q.shape[1], kv.shape[2]
+    one = masks.CausalMask(shape) if mask == "causal" else masks.FullMask(shape)
+    return splash.make_splash_mha(
+        masks.MultiHeadMask([one] * q.shape[2]),
+        block_sizes=_sizes(*shape),
+        head_shards=1,
+        q_seq_shards=1,
+        save_residuals=True,
+        interpret=interpret,
+    )
+
+
+def _heads_first(x: Float[Array, "B T N H"]) -> Float[Array, "B N T H"]:
+    return jnp.swapaxes(x, 1, 2)
+
+
+def _scaled(q: Float[Array, "B T N H"]) -> Float[Array, "B N T H"]:
+    """The kernels do not scale scores."""
+    return _heads_first(q * jnp.asarray(1 / sqrt(q.shape[-1]), q.dtype))
+
+
+class SplashKernel:
+    """Mosaic kernels: head dims and lengths in multiples of 128. ``interpret`` runs them on any device, slowly, for tests."""
+
+    def __init__(self, *, interpret: bool = False) -> None:
+        self._interpret = interpret
+
+    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask) -> Attended:
+        """Output and log-sum-exp over this chunk alone, one sequence at a time."""
+        kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
+        o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]))
+        return Attended(_heads_first(o), lse)
+
+    def backward(
+        self,
+        q: Float[Array, "B T N H"],
+        kv: Float[Array, "2 B S K H"],
+        *,
+        attended: Attended,
+        do: Float[Array, "B T N H"],
+        mask: Mask,
+    ) -> Gradients:
+        """Two kernels: gradients of queries, and of keys and values summed over their query heads."""
+        kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
+        rule = partial(splash._splash_attention_bwd, **kernel.kwargs)
+
+        def one(q: Array, k: Array, v: Array, o: Array, lse: Array, do: Array) -> tuple[Array, Array, Array]:
+            residuals = (q, k, v, None, None, o, lse, kernel.dq_mask_info, kernel.dkv_mask_info)
+            _, _, _, dq, dk, dv, _, _ = rule(res=residuals, do=do)
+            return dq, dk, dv
+
+        o, do = _heads_first(attended.o), _heads_first(do)
+        dq, dk, dv = jax.vmap(one)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), o, attended.lse, do)
+        dq = dq * jnp.asarray(1 / sqrt(q.shape[-1]), dq.dtype)
+        return Gradients(_heads_first(dq), jnp.stack([_heads_first(dk), _heads_first(dv)]))
