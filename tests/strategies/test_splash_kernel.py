@@ -1,5 +1,4 @@
 """Splash on TPU in Pallas' interpreter: equal to blockwise JAX under a global output; jax's private rule as pinned."""
-"jax's private rule as pinned."""
 
 import inspect
 
