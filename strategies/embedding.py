@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.spec import Numerics
-from strategies.staging import staged_with
+from strategies.staging import staged_with, zero_after
 from strategies.vjp import with_backward
 
 
@@ -54,5 +54,6 @@ def _backward(
 ) -> tuple[Float[Array, "V d"], None]:
     tokens, pieces = addresses.shape
     dx = all_gather(dx_RD, TENSOR).reshape(tokens, pieces, -1).astype(numerics.reduce)
-    blocks = jnp.zeros((pieces * rows, dx.shape[-1]), numerics.reduce).at[addresses].add(dx, mode="drop")
+    zeros = jnp.broadcast_to(zero_after(dx), (pieces * rows, dx.shape[-1]))
+    blocks = zeros.at[addresses].add(dx, mode="drop")
     return reduce_scatter(blocks, STATE_AXES).astype(jnp.float32), None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jax import lax
-from jaxtyping import Array, Shaped
+from jaxtyping import Array, Float, Shaped
 
 
 def staged_with(x: Shaped[Array, ...], anchor: Shaped[Array, ...]) -> Shaped[Array, ...]:
@@ -15,3 +15,14 @@ def staged_with(x: Shaped[Array, ...], anchor: Shaped[Array, ...]) -> Shaped[Arr
     * XLA hoists the gather of an embedding table out of the loop over microbatches, where the whole table then stays.
     """
     return lax.optimization_barrier((x, anchor))[0]
+
+
+def zero_after(anchor: Float[Array, "..."]) -> Float[Array, ""]:
+    """A zero that does not exist before ``anchor`` does, so that neither does a buffer filled with it.
+
+    XLA has no other word for it: a constant buffer may be filled as early as its scheduler likes, and the whole table of zeros
+    that an embedding's gradient starts from was filled before the layers' backward pass. Not a zero if ``anchor`` begins with
+    an infinity or a NaN, but then the gradient is lost anyway.
+    """
+    first = anchor.reshape(-1)[0]
+    return first - first
