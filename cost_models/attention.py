@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, SCORE_BYTES, attention_flop, attention_seconds, score_seconds
+from cost_models.kernels import (
+    BACKWARD_ATTENTION_OF_FORWARD,
+    SCORE_BYTES,
+    attention_flop,
+    attention_seconds,
+    head_dim_ratio,
+    score_seconds,
+)
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 from cost_models.unfused import unfused_seconds
@@ -108,7 +115,8 @@ class _Kernel:
         rate = rates.attention_backward if self.backward else rates.attention_forward
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
         work = attention_flop(tokens, keys, width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
-        seconds = attention_seconds(work, keys, flop_per_s=rate.value, half_tokens=half)
+        achieved = rate.value * head_dim_ratio(float(self.layout.setting.model.head_dim), rates.matrix_unit)
+        seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
         if self.layout.setting.kernel != "blockwise":
             return seconds
         heads = width / self.layout.setting.model.head_dim

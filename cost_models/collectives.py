@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from cost_models.flops import recomputed_matrix_parameters
 from cost_models.layout import Floats, Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -120,7 +121,8 @@ def _stream(layout: Layout) -> list[Term]:
     size = layout.activation_bytes * layout.tokens * layout.setting.model.d_model
     layers = layout.setting.model.layers * layout.microbatches
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
-    gathers = _on(tensor, 6 * layers + layout.microbatches, layout)
+    inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
+    gathers = _on(tensor, inputs * layers + layout.microbatches, layout)
     scatters = _on(tensor, (4 + again) * layers + layout.microbatches, layout)
     return [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),

@@ -13,6 +13,11 @@ NCCL_PERMUTE_BLOCKS = 32
 (github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, cut to a power of two."""
 
 
+NCCL_COLLECTIVE_BLOCKS = 24
+"""Thread blocks of one NCCL collective inside a node: the channels that NCCL opens on 8 GPUs of NVSwitch (github NVIDIA/nccl
+issue logs of DGX A100 and H100: "24 coll channels")."""
+
+
 def by_nccl(layout: Layout) -> Bools:
     """Rows whose ring travels by NCCL: kernels of its own, beside attention's.
 
@@ -54,6 +59,32 @@ def multiprocessor_share(layout: Layout) -> float:
     return min(1.0, NCCL_PERMUTE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
 
 
+def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
+    """Time that NCCL's collectives take from the kernels that hide them.
+
+    ``share t``: the multiprocessors of the collective's blocks, for as long as it is hidden.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device says how many multiprocessors it has.
+    hidden_s : ndarray, shape [n]
+        t, collectives that run beside other work [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s].
+
+    Notes
+    -----
+    Ignores that a backend moves small all-reduces by copy engine. Source: ``NCCL_COLLECTIVE_BLOCKS``.
+    """
+    gpu = layout.setting.hardware.device.gpu
+    share = min(1.0, NCCL_COLLECTIVE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
+    return share * np.maximum(hidden_s, 0.0)
+
+
 def hop_contention_seconds(layout: Layout, hop_s: Floats, kernel_s: Floats) -> Floats:
     """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
 
@@ -78,7 +109,8 @@ def hop_contention_seconds(layout: Layout, hop_s: Floats, kernel_s: Floats) -> F
     Ignores what the copies take of the memory's bandwidth. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take
     multiprocessors from compute.
     """
-    return np.multiply(by_nccl(layout), multiprocessor_share(layout) * np.minimum(hop_s, kernel_s), dtype=np.float64)
+    lost: Floats = np.minimum(hop_s, kernel_s) * (multiprocessor_share(layout) * by_nccl(layout))
+    return lost
 
 
 def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:

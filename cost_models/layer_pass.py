@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cost_models.layout import Floats, Layout
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
@@ -14,8 +12,8 @@ from cost_models.table import StrategyTable
 def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
     """Time of one layer on one microbatch: products, attention, memory-bound operations, exposed communication over tensor.
 
-    The backward pass has what is repeated first. Of the residual stream's gathers and scatters two of each are forward, as
-    many are repeated as docs/step.md says, and the rest is backward.
+    The backward pass has what is repeated first. Of the residual stream's gathers and scatters two of each are forward, and
+    in what is repeated, the rest is backward.
 
     Parameters
     ----------
@@ -35,8 +33,7 @@ def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, 
     """
     layout = Layout(setting, table)
     times = StepTime(layout, rates_for(setting))
-    stream = [(term, seconds) for term, seconds in times.terms_with_seconds if term.purpose == "stream"]
-    per_layer = setting.model.layers * layout.microbatches
-    first = sum((2.0 * seconds for _, seconds in stream), start=np.zeros(len(table)))
-    later = sum(((term.calls / per_layer - 2.0) * seconds for term, seconds in stream), start=np.zeros(len(table)))
-    return times.layer_forward + first, times.layer_backward + later
+    passes = setting.model.layers * layout.microbatches
+    again = times.repeats
+    first = times.stream_forward / passes / (1.0 + again)
+    return times.layer_forward + first, times.layer_backward + first * again + times.stream_backward / passes

@@ -160,6 +160,8 @@ class Layout:
     @cached_property
     def loss_chunk(self) -> Floats:
         """Tokens of a context rank whose logits exist at a time: the chunk or, where that is less, all of them."""
+        if self.setting.program.loss == "whole":
+            return self.tokens
         return np.minimum(self.table.loss_chunk_tokens, self.tokens)
 
     @cached_property

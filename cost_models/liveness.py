@@ -1,8 +1,8 @@
 """What a device holds at the few moments of a step that can need most memory, beyond its persistent state.
 
 Each moment is read off the buffers that XLA's own assignment keeps alive there (jax 0.10.1, GPU targets), in terms of the
-tensors of docs/step.md. XLA's scheduler starts what a collective waits for as early as it can and leaves products of
-weight gradients for later, so a layer's feed-forward tensors are still there while its attention runs backward.
+tensors of docs/step.md. XLA pipelines the reduce-scatters of weight gradients: they run beside the next layer's backward
+pass, which therefore holds a whole layer of unreduced gradients besides those that it makes itself.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.layout import Floats, Layout
+from cost_models.layout import Bools, Floats, Layout
 
 FP32_BYTES = 4.0
 
-FEED_FORWARD_TENSORS = 4.0
-"""Of gate's width: the cotangents of gate and up, the product that entered ``down``, and up's or gate's own value."""
-
-STREAMS = 4.0
-"""Of the gathered stream's size: the normed inputs of attention and feed-forward, and the cotangents of their outputs."""
+STREAM_SHARDS = 3.0
+"""Of the residual stream's size, all through a layer's backward pass: the stream that entered it, the stream after attention,
+and the cotangent that arrived."""
 
 ATTENTION_OPERANDS = 3.0
 """Of the queries' size: queries, output, the output's cotangent."""
-
-STREAM_PRODUCTS = 2.0
-"""Gathered streams that the gradients of gate and of up each make, before they are added."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,11 @@ class LayerBackward:
         return self.layout.activation_bytes * self.layout.tokens * self.layout.setting.model.d_model
 
     @cached_property
+    def wide(self) -> Floats:
+        """A feed-forward tensor: ``a tl F / t``."""
+        return self.layout.activation_bytes * self.layout.tokens * self.layout.ff_width
+
+    @cached_property
     def queries(self) -> Floats:
         """Queries, or any tensor of their shape: ``a tl N H / t``."""
         return self.layout.activation_bytes * self.layout.tokens * self.layout.query_width
@@ -51,23 +51,45 @@ class LayerBackward:
         return 2.0 * self.layout.activation_bytes * self.layout.tokens * self.layout.kv_width
 
     @cached_property
-    def waiting(self) -> Floats:
-        """What outlives the attention of the layer: feed-forward tensors, gathered streams, the stream's own cotangent.
+    def _keeps_up(self) -> Bools:
+        return self.layout.saves("gate") & self.layout.saves("up")
 
-        Where gate and up, or query, key and value, are kept, the normed stream that they came from is gathered again only
-        when their weights' gradients are due.
+    @cached_property
+    def _keeps_qkv(self) -> Bools:
+        return self.layout.saves("query") & self.layout.saves("key") & self.layout.saves("value")
+
+    @cached_property
+    def _normed(self) -> Floats:
+        """Gathered normed streams that products are repeated from: of attention and of the feed-forward.
+
+        Where a product's results are kept, its input is gathered only when the weight's gradient is due.
         """
-        layout = self.layout
-        kept_up = layout.saves("gate") & layout.saves("up")
-        kept_qkv = layout.saves("query") & layout.saves("key") & layout.saves("value")
-        wide = layout.activation_bytes * layout.tokens * layout.ff_width
-        shards = np.where(layout.tensor > 1, 1.0 + kept_up, 0.0)
-        streams = STREAMS - kept_up - kept_qkv + shards / layout.tensor
-        return wide * (FEED_FORWARD_TENSORS - kept_up) + self.stream * streams
+        return 2.0 - self._keeps_up - self._keeps_qkv
+
+    @cached_property
+    def _shards(self) -> Floats:
+        return STREAM_SHARDS * self.stream / self.layout.tensor
+
+    @cached_property
+    def feed_forward(self) -> Floats:
+        """Where the gradient of ``down`` is made, or where the gate's cotangent is, whichever is more.
+
+        First gate, up and their product beside the gathered cotangent; then a fourth tensor of their size in its place.
+        """
+        normed = self._normed * self.stream
+        product = 3.0 * self.wide + normed + self.stream
+        gate = 4.0 * self.wide + np.maximum(normed, self.stream)
+        return np.maximum(product, gate) + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+
+    @cached_property
+    def stream_products(self) -> Floats:
+        """Where the gradients of gate and up by their input, one gathered stream each, are about to be added."""
+        streams = (self._normed + 2.0) * self.stream
+        return 2.0 * self.wide + streams + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
 
     @cached_property
     def attention(self) -> Floats:
-        """Operands of the attention kernel and what it works with, queries' side.
+        """Operands of the attention kernel's backward pass and what it works with, on the queries' side.
 
         A ring or gathered chunks add an fp32 sum of the queries' gradients; zigzag's half chunks are copied out (query,
         output, cotangent) and the gradient of half of them comes back.
@@ -76,39 +98,65 @@ class LayerBackward:
         chunked = layout.rings | layout.is_scheme("all-gather")
         halves = chunked & ~layout.is_scheme("ring")
         sums = np.where(chunked, FP32_BYTES / layout.activation_bytes, 0.0)
-        return self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0))
+        kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0))
+        return kernel + (1.0 - self._keeps_qkv) * self.stream + self._shards
+
+    @cached_property
+    def keys_at_rest(self) -> Floats:
+        """Keys and values outside of attention's backward pass; a ring has made its first hop."""
+        return self.pair * (1.0 + self.layout.rings)
 
     @cached_property
     def keys(self) -> Floats:
-        """Keys and values, and their gradients.
+        """Keys and values, and their gradients, while the kernel runs backward.
 
         The kernel's own operands and results; a ring adds a chunk in flight, a copy, and the fp32 gradients that travel with
         it; all-gather adds every rank's chunk and its fp32 gradients.
         """
         layout = self.layout
-        wide = FP32_BYTES / layout.activation_bytes
-        ring = np.where(layout.rings, 2.0 + wide, 0.0)
-        gathered = np.where(layout.is_scheme("all-gather"), (1.0 + wide) * layout.context + 1.0, 0.0)
+        fp32 = FP32_BYTES / layout.activation_bytes
+        ring = np.where(layout.rings, 2.0 + fp32, 0.0)
+        gathered = np.where(layout.is_scheme("all-gather"), (1.0 + fp32) * layout.context + 1.0, 0.0)
         return self.pair * (2.0 + ring + gathered)
 
     @cached_property
-    def products(self) -> Floats:
-        """What the layer holds where the feed-forward's gradients are joined, in place of ``attention`` and ``keys``."""
-        return STREAM_PRODUCTS * self.stream + (ATTENTION_OPERANDS - 1.0) * self.queries
+    def _fed(self) -> Floats:
+        """Elements of one of gate, up and down: ``D F / t``."""
+        return self.layout.setting.model.d_model * self.layout.ff_width
+
+    @cached_property
+    def _matrices(self) -> Floats:
+        """Elements of all matrices of a layer: ``P_layer / t``."""
+        return self.layout.setting.model.layer_matrix_parameters / self.layout.tensor
+
+    @cached_property
+    def _sharded(self) -> Bools:
+        return self.layout.weight_shards > 1
 
     @cached_property
     def weights(self) -> Floats:
-        """Gathered query, key and value weights: ``g D (N + 2 K) H / t``."""
+        """The layer's matrices, gathered for its feed-forward's backward pass."""
+        return self.layout.gather_bytes * self._matrices * self._sharded
+
+    @cached_property
+    def attention_weights(self) -> Floats:
+        """What is left of them when attention runs backward: query, key and value."""
         layout = self.layout
-        widths = layout.query_width + 2.0 * layout.kv_width
-        return np.where(layout.weight_shards > 1, layout.gather_bytes * layout.setting.model.d_model * widths, 0.0)
+        columns = layout.query_width + 2.0 * layout.kv_width
+        return layout.gather_bytes * layout.setting.model.d_model * columns * self._sharded
 
     @cached_property
     def unreduced(self) -> Floats:
-        """Whole weight gradients of the layer before, whose reduce-scatter runs beside this layer: ``r P_layer / t``."""
+        """Whole gradients of the layer before, on their way, and this layer's of ``down``: ``r (P_layer + D F) / t``."""
+        return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
+
+    @cached_property
+    def attention_unreduced(self) -> Floats:
+        """The same when attention runs backward: this layer's feed-forward and output gradients are there."""
         layout = self.layout
-        parameters = layout.setting.model.layer_matrix_parameters / layout.tensor
-        return np.where(layout.weight_shards > 1, layout.reduce_bytes * parameters, 0.0)
+        model = layout.setting.model
+        made = (model.up_matrices + 1) * self._fed + model.d_model * layout.query_width
+        return layout.reduce_bytes * (self._matrices + made) * self._sharded
 
 
 @dataclass(frozen=True)
@@ -136,6 +184,9 @@ class Loss:
 
     @cached_property
     def streams(self) -> Floats:
-        """Hidden states, their cotangent, and the last layer's attention, which the scheduler has begun to recompute."""
-        layer = LayerBackward(self.layout)
-        return 3.0 * layer.stream + 2.0 * layer.queries + 2.0 * layer.stream / self.layout.tensor
+        """The last layer's output, its normed copy and its cotangent, and a chunk of the latter two gathered over tensor."""
+        layout = self.layout
+        model = layout.setting.model
+        shards = 3.0 * layout.activation_bytes * layout.stream_tokens * model.d_model
+        chunks = 2.0 * layout.activation_bytes * layout.loss_chunk * model.d_model
+        return shards + np.where(layout.tensor > 1, chunks, 0.0)

@@ -30,7 +30,8 @@ MEMORY_PARTS: tuple[str, ...] = (
     "collective_buffers",
 )
 
-PHASES: tuple[str, ...] = ("loss", "first_gradients", "attention_backward", "stream_backward", "update")
+PHASES: tuple[str, ...] = ("loss", "feed_forward_backward", "stream_backward", "attention_backward", "update")
+"""Moments that can need most: see cost_models.liveness."""
 
 
 @dataclass(frozen=True)
@@ -94,59 +95,52 @@ class StepMemory:
 
     @cached_property
     def _summed(self) -> Floats:
-        """fp32 gradients of earlier microbatches."""
-        return FP32_BYTES * self._elements * (self.layout.microbatches > 1)
+        """fp32 gradients of earlier microbatches; and the head, turned once for all of them, where it is not the embedding."""
+        turned = 0.0 if self.layout.setting.model.tied_embeddings else self._table
+        return FP32_BYTES * (self._elements + turned) * (self.layout.microbatches > 1)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Elements of a device's shard of the embedding or of the head."""
+        model = self.layout.setting.model
+        return model.vocab * model.d_model / self.layout.state_shards
 
     @cached_property
     def _layers(self) -> Floats:
         """fp32 gradients of all layers of this microbatch, and the head's."""
-        model = self.layout.setting.model
-        head = model.vocab * model.d_model / self.layout.state_shards
-        return FP32_BYTES * (self._layer_elements + head)
-
-    @cached_property
-    def _layer(self) -> LayerBackward:
-        return LayerBackward(self.layout)
-
-    @cached_property
-    def _gathered_layer(self) -> Floats:
-        """All matrices of one layer, gathered."""
-        layout = self.layout
-        size = layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor
-        return np.where(layout.weight_shards > 1, size, 0.0)
+        return FP32_BYTES * (self._layer_elements + self._table)
 
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each of ``PHASES`` holds beyond the persistent state."""
-        layer, loss = self._layer, Loss(self.layout)
-        saved, grads = self.saved_activations, self._summed + self._layers
+        layer, loss = LayerBackward(self.layout), Loss(self.layout)
+        in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
         return {
             "loss": {
                 "grads": self._summed,
-                "saved_activations": saved,
+                "saved_activations": self.saved_activations,
                 "working_set": loss.streams,
                 "logits_loss": loss.logits,
-                "gathered_weights": self._gathered_layer,
             },
-            "first_gradients": {
-                "grads": grads,
-                "saved_activations": saved,
-                "logits_loss": loss.gradient,
-                "gathered_weights": self._gathered_layer,
-            },
-            "attention_backward": {
-                "grads": grads,
-                "saved_activations": saved,
-                "working_set": layer.waiting + layer.attention,
-                "kv_ring": layer.keys,
+            "feed_forward_backward": {
+                **in_layer,
+                "working_set": layer.feed_forward,
+                "kv_ring": layer.keys_at_rest,
                 "gathered_weights": layer.weights,
                 "collective_buffers": layer.unreduced,
             },
             "stream_backward": {
-                "grads": grads,
-                "saved_activations": saved,
-                "working_set": layer.waiting + layer.products,
+                **in_layer,
+                "working_set": layer.stream_products,
+                "kv_ring": layer.keys_at_rest,
                 "gathered_weights": layer.weights,
                 "collective_buffers": layer.unreduced,
+            },
+            "attention_backward": {
+                **in_layer,
+                "working_set": layer.attention,
+                "kv_ring": layer.keys,
+                "gathered_weights": layer.attention_weights,
+                "collective_buffers": layer.attention_unreduced,
             },
             "update": {"grads": FP32_BYTES * self._elements},
         }

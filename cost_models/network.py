@@ -11,7 +11,7 @@ from cost_models.collectives import Term
 from cost_models.layout import Floats, Layout
 from cost_models.rates import CollectiveRate, Rates
 from cost_models.table import ORDERS
-from lcplan.hardware import HardwareSpec
+from lcplan.hardware import HardwareSpec, Link
 from lcplan.strategy import AxisName
 
 
@@ -188,11 +188,23 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     network = hardware.network_link
     if network is not None and np.any(span.crosses > 1):
         outside = 1.0 - span.inner / span.members if op == "all-to-all" else 1.0
-        width = 1.0 if op in {"collective-permute", "all-to-all"} else span.inner
-        outer = moved * outside / (network.oneway_bytes_per_s.value * width)
+        outer = moved * outside / (network.oneway_bytes_per_s.value * _ports(network, span, op=op))
         per_byte = np.where(span.crosses > 1, np.maximum(per_byte, outer), per_byte)
         latency = latency + network.latency_s.value * (span.crosses - 1)
     return CallCost(latency, np.broadcast_to(per_byte, latency.shape))
+
+
+def _ports(network: Link, span: Span, *, op: str) -> Floats | float:
+    """Devices' parts of the network that one group's traffic out of a domain can use.
+
+    A ring leaves a domain on one device, which can use the port of its neighbours where they share one.
+    """
+    if op == "all-to-all":
+        return 1.0
+    if op != "collective-permute":
+        return span.inner
+    port = network.port_oneway_bytes_per_s
+    return 1.0 if port is None else np.minimum(port.value / network.oneway_bytes_per_s.value, span.inner)
 
 
 def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRate, op: str) -> Floats | float:

@@ -46,10 +46,16 @@ class Program(Frozen):
     loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
     """Products of the head with all tokens a step, at the rate of bf16: 3, one more where chunks are rematerialised, and each
     backward product twice where it runs in fp32."""
+    head_bytes: Annotated[float, Field(ge=0, le=64)] = 8.0
+    """Traffic of one element of the head for each loss chunk, beside the products: its fp32 gradient read and written; casts of
+    weights that are not hoisted out of the chunks, and sums that are kernels of their own, come on top."""
     data_gradients: Literal["exposed", "behind-backward"] = "exposed"
     """Whether gradients are reduced over data after the backward pass or behind it."""
-    stream: Literal["exposed", "beside-products"] = "exposed"
-    """Whether tensor's gathers and scatters of the residual stream run beside the products that they feed."""
+    stream: Literal["exposed", "backward-beside-products", "beside-products"] = "exposed"
+    """Whether tensor's gathers and scatters of the residual stream run beside products: in the backward pass, beside the
+    weights' gradients, or in both, beside the products that they feed."""
+    elementwise: Literal["fused", "eager"] = "fused"
+    """``eager``: every operation of a norm, a rotation or a gate reads and writes memory on its own."""
 
 
 STEP = Program()
@@ -68,13 +74,14 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "maxtext": _FLASH,
         "paxml": _FLASH.model_copy(update={"attention": "unfused"}),
         "torch-fsdp": _TORCH,
+        "torch-eager": _TORCH.model_copy(update={"elementwise": "eager"}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
         "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
         "internevo": _MEGATRON,
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
-        "megatron-2022": _MEGATRON_2022,
+        "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,
-        "plain-jax": Program(attention="flash", loss_products=6.0),
+        "plain-jax": Program(attention="flash", loss_products=6.0, head_bytes=28.0),
         "striped": Program(attention="flash"),
     }
 )

@@ -37,6 +37,10 @@ LINK_OF_PEAK = 300.0 / 450.0
 """Achieved over nominal one-way bandwidth of a domain link: H100 all-gather of 64 MiB and more, 8 devices
 (NVIDIA aiconfigurator nccl-tests sweeps)."""
 
+POWER_EXPONENT = 2.0 / 3.0
+"""Clock over power of a device at its power limit: dynamic power goes with the clock times the square of the voltage, so 1
+where the voltage cannot follow, 1/3 where it does; midway between."""
+
 PERMUTE_OF_LINK = 672.0 / 900.0
 """Achieved over nominal one-way bandwidth for a collective-permute: GB200, 64 and 72 devices, 16 MiB a device and more
 (XLA's default_collective_perf_table)."""
@@ -78,6 +82,8 @@ class Rates:
     forward_half_tokens: float
     backward_half_tokens: float
     hbm: Rate
+    matrix_unit: float
+    """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
     collectives: dict[str, CollectiveRate]
 
     @property
@@ -126,14 +132,51 @@ def rates_of(hardware: HardwareSpec) -> Rates:
     """
     entry = _entry(hardware)
     attention = entry.get("attention", {})
+    capped = power_cap_ratio(hardware, float(entry.get("power_w", 0.0)))
     return Rates(
-        gemm=_gemm(hardware, entry.get("gemm", {})),
-        attention_forward=_attention(hardware, attention, "forward"),
-        attention_backward=_attention(hardware, attention, "backward"),
+        gemm=_scaled(_gemm(hardware, entry.get("gemm", {})), capped),
+        attention_forward=_scaled(_attention(hardware, attention, "forward"), capped),
+        attention_backward=_scaled(_attention(hardware, attention, "backward"), capped),
         forward_half_tokens=attention.get("forward_half_tokens", HALF_TOKENS["forward"]),
         backward_half_tokens=attention.get("backward_half_tokens", HALF_TOKENS["backward"]),
         hbm=_hbm(hardware, entry.get("hbm", {})),
+        matrix_unit=float(entry.get("matrix_unit", 0.0)),
         collectives={op: _collective(hardware, entry, op) for op in _OPS},
+    )
+
+
+def power_cap_ratio(hardware: HardwareSpec, measured_at_w: float) -> float:
+    """What a device whose power is capped keeps of a compute rate.
+
+    ``(P / P0)^a`` below P0, else 1.
+
+    Parameters
+    ----------
+    hardware : HardwareSpec
+        Machine; its device's ``power_w`` is P.
+    measured_at_w : float
+        P0, power at which the rate was measured [W]; 0 where that is not known.
+
+    Returns
+    -------
+    float
+        Ratio [no unit].
+
+    Notes
+    -----
+    Source: ``POWER_EXPONENT``. Memory and links keep their rates.
+    """
+    power = hardware.device.power_w
+    if power is None or measured_at_w <= 0 or power.value >= measured_at_w:
+        return 1.0
+    return float((power.value / measured_at_w) ** POWER_EXPONENT)
+
+
+def _scaled(rate: Rate, share: float) -> Rate:
+    return (
+        rate
+        if share == 1.0
+        else replace(rate, value=rate.value * share, source=f"{rate.source}; x {share:.2f} for the power cap")
     )
 
 
@@ -167,6 +210,7 @@ def rates_for(setting: Setting) -> Rates:
     older = entry.get("attention-flash2", entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
     passes = {which: _attention(setting.hardware, older, which) for which in ("forward", "backward")}
+    share *= power_cap_ratio(setting.hardware, float(entry.get("power_w", 0.0)))
     scaled = {which: replace(rate, value=rate.value * share) for which, rate in passes.items()}
     return replace(
         rates,
@@ -198,7 +242,9 @@ def _attention(hardware: HardwareSpec, entry: dict[str, Any], which: str) -> Rat
 
 def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
     if "copy_bytes_per_s" in entry:
-        return Rate(entry["copy_bytes_per_s"], True, entry["source"])
+        nominal = hardware.device.hbm_bytes_per_s.value
+        scale = nominal / entry.get("nominal_bytes_per_s", nominal)
+        return Rate(entry["copy_bytes_per_s"] * scale, scale == 1, entry["source"])
     return _share(hardware.device.hbm_bytes_per_s, HBM_OF_PEAK, "bandwidth")
 
 

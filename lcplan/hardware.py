@@ -64,6 +64,8 @@ class Link(Frozen):
     """One direction, one device, all its links of this level that one collective can use [bytes/s]."""
     latency_s: Figure
     """One hop of one message [s]."""
+    port_oneway_bytes_per_s: Figure | None = None
+    """One direction of one port, where devices share ports so that one alone has more than its part [bytes/s]."""
 
 
 class Allowance(Frozen):

@@ -5,6 +5,7 @@ from cost_models.attention import RingSteps
 from cost_models.contention import (
     NCCL_PERMUTE_BLOCKS,
     by_nccl,
+    hidden_contention_seconds,
     hop_contention_seconds,
     multiprocessor_share,
     tensor_contention_seconds,
@@ -61,3 +62,10 @@ def test_a_backend_that_puts_by_copy_engine_is_never_slower():
     layouts = [layout_of(ring(b, tensor=t, context=c)) for t, c in pairs for b in ("nccl", "nvshmem")]
     steps = [float(estimate(x.setting, x.table).step_s[0]) for x in layouts]
     assert all(nvshmem < nccl for nccl, nvshmem in zip(steps[::2], steps[1::2], strict=True))
+
+
+def test_what_hides_collectives_pays_for_their_blocks():
+    layout = layout_of(ring("nccl"), ring("nccl"))
+    assert hidden_contention_seconds(layout, np.array([1.0, -1e-15])) == pytest.approx([24 / 152, 0.0])
+    tpu = layout_of(Strategy(mesh=Mesh(), backend="ici"), machine="tpu-v5p-64")
+    assert hidden_contention_seconds(tpu, np.array([1.0]))[0] == 0.0

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.kernels import attention_flop, attention_seconds, gemm_seconds, memory_seconds
-from cost_models.rates import IN_STEP, rates_of
+from cost_models.kernels import attention_flop, attention_seconds, gemm_seconds, head_dim_ratio, memory_seconds
+from cost_models.rates import IN_STEP, POWER_EXPONENT, rates_of
 from lcplan.catalog import hardware
 
 positive = st.floats(1.0, 1e15)
@@ -63,3 +63,23 @@ def test_published_cudnn_forward_at_8192_causal(machine, seconds):
         work, np.array(4096.0), flop_per_s=rates.attention_forward.value, half_tokens=rates.forward_half_tokens
     )
     assert time * IN_STEP["forward"] == pytest.approx(seconds, rel=0.08)
+
+
+def test_a_score_costs_the_same_exponential_whatever_its_head():
+    assert head_dim_ratio(128) == 1.0
+    assert head_dim_ratio(64) == pytest.approx(1.5 / 2.0)  # half the products beside each exponential
+    assert head_dim_ratio(32) == pytest.approx(1.5 / 3.0)
+    assert head_dim_ratio(128, 256) == 0.5  # half of a 256 x 256 unit idle
+    assert head_dim_ratio(256, 256) > 1.0
+
+
+def test_a_power_cap_slows_compute_and_nothing_else():
+    full = hardware("dgx-h100")
+    cap = full.device.power_w.model_copy(update={"value": 500.0})
+    capped = full.model_copy(update={"device": full.device.model_copy(update={"power_w": cap})})
+    ratio = (500 / 700) ** POWER_EXPONENT
+    assert rates_of(capped).gemm.value == pytest.approx(rates_of(full).gemm.value * ratio)
+    assert rates_of(capped).attention_forward.value == pytest.approx(rates_of(full).attention_forward.value * ratio)
+    assert rates_of(capped).hbm == rates_of(full).hbm
+    more = full.model_copy(update={"device": full.device.model_copy(update={"power_w": None})})
+    assert rates_of(more).gemm == rates_of(full).gemm
