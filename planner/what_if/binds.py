@@ -40,7 +40,7 @@ def memory_binds(miss: Candidate, budget_bytes: int) -> Binds:
     return Binds(
         "memory",
         name,
-        f"{_words(name)}: {format_bytes(parts[name])} of the {format_bytes(need)} that the closest strategy "
+        f"{_words(name)}, {format_bytes(parts[name])} of the {format_bytes(need)} that the closest strategy "
         f"({miss.strategy.label}) needs in {miss.estimate['memory_phase'].replace('_', ' ')}; "
         f"the budget is {format_bytes(budget_bytes)}",
     )

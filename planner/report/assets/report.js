@@ -53,7 +53,7 @@
   };
 
   const openForPrint = () => {
-    for (const one of document.querySelectorAll("details")) one.open = true;
+    for (const one of document.querySelectorAll("figure details")) one.open = true;
   };
 
   bindFilters();
