@@ -7,8 +7,8 @@ import statistics
 import time
 from typing import Any
 
-WARMUP_STEPS = 2
-"""The first step compiles; the second still fills caches and pools."""
+WARMUP_STEPS = 1
+"""The first step compiles. What the second still fills (caches, pools) cannot move the median of three."""
 MIN_SAMPLES = 3
 MAX_SAMPLES = 20
 ENOUGH_S = 5.0

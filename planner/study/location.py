@@ -10,8 +10,8 @@ from typing import Any
 
 from lcplan.errors import BadInputError, StageFailedError
 
-DATABASES = {"sqlite": "", "postgresql": "psycopg2-binary", "mysql": "PyMySQL"}
-"""Database kinds that Optuna's relational storage speaks, and a driver for each that needs one."""
+DATABASES = {"sqlite": "", "postgresql": "psycopg2-binary", "mysql": "mysqlclient"}
+"""Database kinds that Optuna's relational storage speaks, and the driver that SQLAlchemy takes for each by itself."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10

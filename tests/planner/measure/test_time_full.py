@@ -12,7 +12,7 @@ from measuring import MakeJob, MemoryStore
 from lcplan.errors import StageFailedError
 from planner.measure.compile import time_jobs
 from planner.measure.pool import PoolLimits
-from planner.measure.time_full import MAX_SAMPLES, MIN_SAMPLES, time_step
+from planner.measure.time_full import MAX_SAMPLES, MIN_SAMPLES, WARMUP_STEPS, time_step
 from planner.measure.toolchain import Toolchain
 
 LIMITS = PoolLimits(jobs=2, wall_s=120)
@@ -43,4 +43,4 @@ def test_a_loss_that_is_not_finite_is_an_error() -> None:
         jitted=lambda state, batch: (state, SimpleNamespace(loss=math.nan)),
     )
     facts = time_step(step)
-    assert facts["error"] == f"the loss is nan after {MAX_SAMPLES + 2} steps"
+    assert facts["error"] == f"the loss is nan after {MAX_SAMPLES + WARMUP_STEPS} steps"
