@@ -64,7 +64,7 @@ class LayerBackward:
 
         Where a product's results are kept, its input is gathered only when the weight's gradient is due.
         """
-        return 2.0 - self._keeps_up - self._keeps_qkv
+        return np.asarray(2.0 - self._keeps_up - self._keeps_qkv, dtype=np.float64)
 
     @cached_property
     def _shards(self) -> Floats:
@@ -74,12 +74,14 @@ class LayerBackward:
     def feed_forward(self) -> Floats:
         """Where the gradient of ``down`` is made, or where the gate's cotangent is, whichever is more.
 
-        First gate, up and their product beside the gathered cotangent; then a fourth tensor of their size in its place.
+        First gate, up and their product beside the gathered cotangent (where tensor is 1, that is the one that arrived); then a
+        fourth tensor of their size in its place.
         """
-        normed = self._normed * self.stream
-        product = 3.0 * self.wide + normed + self.stream
-        gate = 4.0 * self.wide + np.maximum(normed, self.stream)
-        return np.maximum(product, gate) + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
+        product = 3.0 * self.wide + normed + cotangent
+        gate = 4.0 * self.wide + np.maximum(normed, cotangent)
+        most: Floats = np.maximum(product, gate)
+        return most + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
 
     @cached_property
     def stream_products(self) -> Floats:

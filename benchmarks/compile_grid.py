@@ -1,0 +1,60 @@
+"""Compile a grid of steps for absent machines and keep what the compiler says: ``python benchmarks/compile_grid.py``.
+
+Writes tests/cost_models/data/compiled_steps.json, against which the memory law is tested. Rows that are there already stay,
+unless ``--again``; a GPU row takes 5 to 30 seconds, a TPU row minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Strategy
+from lcplan.workload import Workload
+from planner.measure.compile import compile_jobs
+from planner.measure.job import CompileJob
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import probe
+
+ROWS = Path(__file__).parents[1] / "tests" / "cost_models" / "data" / "compiled_steps.json"
+POINTS = Path(__file__).with_name("compile_grid.json")
+MEASURED = ("argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "total_bytes")
+
+
+def job_of(point: dict) -> CompileJob:
+    """A point of the grid as a job."""
+    return CompileJob(
+        model=model(point["model"]),
+        hardware=hardware(point["hardware"]),
+        workload=Workload(seq_len=point["seq_len"], global_batch=point["global_batch"]),
+        strategy=Strategy.model_validate(point["strategy"]),
+    )
+
+
+def key_of(point: dict) -> str:
+    """What tells points apart."""
+    return json.dumps(
+        {name: point[name] for name in ("model", "hardware", "seq_len", "global_batch", "strategy")}, sort_keys=True
+    )
+
+
+def main(again: bool) -> None:
+    """Compile what is missing, writing after every row."""
+    points = {key_of(point): point for point in json.loads(POINTS.read_text())}
+    known = [] if again or not ROWS.exists() else json.loads(ROWS.read_text())["rows"]
+    done = {key_of(row): row for row in known if key_of(row) in points}
+    toolchain = probe()
+    jobs = {job_of(point): point for key, point in points.items() if key not in done}
+    for job, compiled in compile_jobs(list(jobs), toolchain=toolchain, pool=PoolLimits(jobs=1, wall_s=1200.0), store=None):
+        point = jobs[job]
+        print(point, compiled.total_bytes, compiled.error, flush=True)
+        if compiled.error is None and compiled.rung == "compiled:target":
+            done[key_of(point)] = {**point, "target": compiled.target, **{name: getattr(compiled, name) for name in MEASURED}}
+        rows = [done[key] for key in points if key in done]
+        ROWS.write_text(json.dumps({"jax": toolchain.jax, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(again="--again" in sys.argv[1:])
