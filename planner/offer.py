@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lcplan.errors import BadInputError
@@ -50,11 +51,11 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
     )
 
 
-def _unreal(verdicts: dict[str, object]) -> tuple[str, ...]:
+def _unreal(verdicts: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(f"backend {name} is not offered: {why}" for name, why in verdicts.items() if why is not True)
 
 
-def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: dict[str, object]) -> None:
+def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: Mapping[str, object]) -> None:
     problems = []
     for name in request.filters.backend:
         if name not in verdicts:

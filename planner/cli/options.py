@@ -16,7 +16,7 @@ from lcplan.units import parse_bytes, parse_tokens
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Tokens(click.ParamType):
+class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """``262144``, ``256k`` or ``1m``."""
 
     name = "tokens"
@@ -26,7 +26,7 @@ class Tokens(click.ParamType):
         return value if isinstance(value, int) else parse_tokens(value, "--seq")
 
 
-class Bytes(click.ParamType):
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """``80GiB``, ``80GB`` or plain bytes."""
 
     name = "bytes"
@@ -36,7 +36,7 @@ class Bytes(click.ParamType):
         return value if isinstance(value, int) else parse_bytes(value, f"--{param.name}" if param else "size")
 
 
-class Several(click.ParamType):
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """One or more of a set of names, separated by commas."""
 
     def __init__(self, known: tuple[str, ...], name: str) -> None:
@@ -55,7 +55,7 @@ class Several(click.ParamType):
         return names
 
 
-class Counts(click.ParamType):
+class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """One or more whole numbers above zero, separated by commas."""
 
     name = "n,n,.."

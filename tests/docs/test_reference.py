@@ -33,4 +33,6 @@ def test_every_command_and_option_is_documented(name):
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
     missing = [option for option in options if f"`{option}" not in section[1]]
     assert missing == []
-    assert all(isinstance(parameter, click.Argument) or parameter.help for parameter in command.params), "an option without help"
+    assert all(isinstance(parameter, click.Argument) or parameter.help for parameter in command.params), (
+        "an option without help"
+    )
