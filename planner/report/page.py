@@ -23,6 +23,7 @@ from planner.report.exports import trainer_files
 from planner.report.html import choice, element, figure, text
 from planner.report.renderer import javascript
 from planner.run_read import Run
+from planner.single import price
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:; "
@@ -72,9 +73,19 @@ class Report:
             sections.basis(self.found),
             sections.plan(run, trainer_files(run.plan_file) if run.plan_file else ()),
         ]
-        ends = [sections.notes(run), sections.sources(run.request)]
+        ends = [sections.notes(run, _stale(run)), sections.sources(run.request)]
         main = element("main", sections.answer(self.found), *first, *rest, *words, *ends, attributes={"id": "main"})
         return _document(sections._title(run), main)
+
+
+def _stale(run: Run) -> tuple[str, ...]:
+    """A note where today's laws would price the run otherwise: the cloud is of today, the candidates are of the run."""
+    winner = run.winner
+    if winner is None or price(run.request, winner.strategy).estimate == winner.estimate:
+        return ()
+    return (
+        "The laws have changed since this run: the faint dots are priced by this lcplan, the candidates by the one that ran.",
+    )
 
 
 def _filters(run: Run, chart: Chart) -> str:

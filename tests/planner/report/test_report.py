@@ -118,6 +118,14 @@ def test_plots_are_pictures(run, tmp_path):
     assert files[1].read_text().startswith("<svg")
 
 
+@needs_renderer
+def test_a_run_of_other_laws_is_told(run):
+    told = "The laws have changed since this run"
+    assert told not in Report.of(run).html()
+    older = replace(run.winner, estimate=run.winner.estimate | {"step_s": run.winner.estimate["step_s"] * 0.99})
+    assert told in Report.of(replace(run, candidates=(older, *run.candidates[1:]))).html()
+
+
 def test_text_from_outside_is_escaped():
     evil = '</script><script>alert("x")</script>'
     assert "<script>alert" not in copyable("name", label="label", content=evil)
