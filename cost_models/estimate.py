@@ -15,6 +15,7 @@ from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.step_time import TIME_PARTS, StepTime
 from cost_models.table import StrategyTable
+from cost_models.torch_memory import RESERVED_OF_ALLOCATED, TorchMemory
 
 CHUNK_ROWS = 8192
 """Rows priced at a time: about sixty live float64 columns of this many rows stay in a core's cache."""
@@ -94,10 +95,10 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
 def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
     layout = Layout(setting, table)
     rates = rates_for(setting)
-    memory, total, phase = StepMemory(layout).parts()
+    memory, total, phase = memory_law(layout).parts()
     times = StepTime(layout, rates).parts()
     step = sum(times.values(), start=np.zeros(len(table)))
-    allowance = allowance_bytes(layout)
+    allowance = allowance_bytes(layout) + pool_slack_bytes(layout, total)
     scale = 1e-12 / (step * layout.devices)
     model_tflop_per_s = model_flop(setting) * scale
     return EstimateTable(
@@ -115,6 +116,49 @@ def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
         fits=total + allowance <= setting.budget_bytes,
         basis=rates.basis,
     )
+
+
+def pool_slack_bytes(layout: Layout, total_bytes: Floats) -> Floats:
+    """What PyTorch's allocator holds beyond what is allocated in it; XLA plans its buffers and has none.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    total_bytes : ndarray, shape [n]
+        Peak of allocated bytes [bytes per device].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Slack [bytes per device].
+
+    Notes
+    -----
+    Source: ``cost_models.torch_memory.RESERVED_OF_ALLOCATED``.
+    """
+    share = RESERVED_OF_ALLOCATED - 1.0 if layout.setting.program.runtime == "torch" else 0.0
+    return share * total_bytes
+
+
+def memory_law(layout: Layout) -> StepMemory | TorchMemory:
+    """The memory law of the runtime that the setting's program has.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    StepMemory or TorchMemory
+        Parts [bytes per device].
+
+    Notes
+    -----
+    Source: cost_models.memory and cost_models.torch_memory.
+    """
+    return TorchMemory(layout) if layout.setting.program.runtime == "torch" else StepMemory(layout)
 
 
 def allowance_bytes(layout: Layout) -> Floats:

@@ -14,6 +14,8 @@ from lcplan.remat import NAMED_TENSORS
 class Program(Frozen):
     """A step's layout beyond its strategy. The defaults are the step of docs/step.md."""
 
+    runtime: Literal["xla", "torch"] = "xla"
+    """Whose allocator: XLA's buffers, planned for the whole step, or PyTorch's, freed as the last reader goes."""
     saved: tuple[str, ...] | None = None
     """Named tensors of a layer (lcplan.remat) that are kept for the backward pass, in place of the strategy's policy."""
     offloaded: tuple[str, ...] = ()
@@ -43,6 +45,8 @@ class Program(Frozen):
     """Whether gradients are reduced in bf16."""
     loss: Literal["chunked", "whole"] = "chunked"
     """``whole``: the logits of a microbatch exist at once."""
+    fused_loss: bool = False
+    """Whether cross entropy makes its gradient in the logits' place."""
     loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
     """Products of the head with all tokens a step, at the rate of bf16: 3, one more where chunks are rematerialised, and each
     backward product twice where it runs in fp32."""
@@ -61,8 +65,10 @@ class Program(Frozen):
 STEP = Program()
 
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole")
-_TORCH = _FLASH.model_copy(update={"repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
-_MEGATRON = _TORCH.model_copy(update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True})
+_TORCH = _FLASH.model_copy(update={"runtime": "torch", "repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
+_MEGATRON = _TORCH.model_copy(
+    update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "fused_loss": True}
+)
 _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
 )
@@ -71,7 +77,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {
         "lcplan": STEP,
         "flash": Program(attention="flash", data_gradients="behind-backward"),
-        "maxtext": _FLASH,
+        "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "paxml": _FLASH.model_copy(update={"attention": "unfused"}),
         "torch-fsdp": _TORCH,
         "torch-eager": _TORCH.model_copy(update={"elementwise": "eager"}),

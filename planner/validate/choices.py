@@ -16,15 +16,17 @@ from planner.validate.facts import PRECISIONS, SCHEME_NAMES, Facts
 OPTIONS: dict[str, tuple[str, ...]] = {
     "mesh": ("fsdp", "data", "context"),
     "precision": ("bf16",),
-    "global_batch": ("one sequence",),
+    "global_batch": ("one sequence", "two sequences", "four sequences"),
     "microbatches": ("one", "one sequence each"),
     "scheme": ("ring-zigzag", "ring", "all-gather", "ulysses"),
     "backend": (GPU_BACKENDS[0],),
     "remat": get_args(RematName),
     "flop_convention": ("model", "full-attention", "hardware"),
 }
-"""What may be chosen for an open field, the plainest first: which axis takes the devices that no stated axis takes; a sequence
-for each microbatch of each data x fsdp rank; the batch of a rank in one microbatch or a sequence each."""
+"""What may be chosen for an open field, the plainest first: which axis takes the devices that no stated axis takes; sequences
+of each microbatch of a data x fsdp rank; the batch of a rank in one microbatch or a sequence each."""
+
+SEQUENCES = {"one sequence": 1, "two sequences": 2, "four sequences": 4}
 
 Choice = Mapping[str, str]
 
@@ -55,7 +57,8 @@ class Cases:
         row = facts.row
         mesh = _mesh(facts, choice)
         replicas = mesh.data * mesh.fsdp
-        batch = row.workload.global_batch or replicas * (row.strategy.microbatches or 1)
+        sequences = SEQUENCES[choice.get("global_batch", "one sequence")]
+        batch = row.workload.global_batch or sequences * replicas * (row.strategy.microbatches or 1)
         microbatches = row.strategy.microbatches or _microbatches(choice, sequences=batch / replicas)
         fields: dict[str, Any] = {
             "scheme": SCHEME_NAMES[row.strategy.scheme or choice.get("scheme", "ring-zigzag")],

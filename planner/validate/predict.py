@@ -13,6 +13,7 @@ from cost_models.layer_pass import layer_pass_seconds
 from cost_models.layout import Floats
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from cost_models.torch_memory import RESERVED_OF_ALLOCATED
 from planner.validate.choices import Case
 from planner.validate.table import MemoryFigure, Part, Quantity
 
@@ -78,6 +79,8 @@ def _memory(setting: Setting, priced: EstimateTable, figure: MemoryFigure) -> Fl
     if figure == "device":
         hardware = setting.hardware
         return priced.total_bytes + priced.allowance_bytes + hardware.device.hbm_bytes.value - hardware.usable_bytes
+    if figure == "reserved" and setting.program.runtime == "torch":
+        return priced.total_bytes * RESERVED_OF_ALLOCATED
     if figure == "reserved":
         return priced.total_bytes + setting.hardware.allowance.runtime_bytes.value
     return priced.total_bytes

@@ -17,9 +17,9 @@ from planner.validate.specs import Specs
 from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
 from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
 
-GRID_PRICINGS = 8000
+GRID_PRICINGS = 3000
 """Rows that a refit prices at most, over all values that it tries; a large table's fit hardly moves without one row."""
-MOST_VALUES, FEWEST_VALUES = 41, 5
+MOST_VALUES, FEWEST_VALUES = 31, 3
 """Values that a refit tries for each constant."""
 
 
