@@ -28,6 +28,8 @@ Told = Callable[[Strategy], tuple[str, tuple[str, ...]]]
 SMALL_CHUNKS = (512, 256, 128)
 """Loss chunks below those of the grid [tokens]; smaller ones would leave the head's product too thin to matter."""
 DOMAIN_FACTORS = (2, 4, 8, 16)
+MOST_DEVICES = 4096
+"""No larger machine is proposed: enumerating its meshes would take longer than the answer is worth."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,8 @@ def _more_domains(ask: Ask) -> Iterator[Proposal]:
     for factor in DOMAIN_FACTORS:
         name = _counted(hardware, factor)
         larger = hardware.model_copy(update={"domains": hardware.domains * factor, "name": name})
+        if larger.devices > MOST_DEVICES:
+            return
         count = now * factor
         devices = ("--devices", str(count)) if limited else ()
         says = f"--hw {name} ({larger.devices} devices)"
