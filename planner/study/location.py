@@ -16,8 +16,9 @@ LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10
 """After how long a journal's lock counts as left behind by a killed process; one write takes milliseconds."""
-OPEN_ATTEMPTS = 5
-"""Two searches that open a new database at once may trip over each other's tables."""
+OPEN_ATTEMPTS = 8
+"""Searches that open a new database at once may trip over each other's tables and first rows; the next look finds them."""
+_RACES = ("already exists", "locked", "UNIQUE constraint", "duplicate key", "Duplicate entry")
 _KINDS = "sqlite:///FILE, postgresql://.., mysql://.., journal:FILE, or the path of a .db or .log file"
 
 
@@ -68,12 +69,10 @@ def open_storage(url: str) -> Any:
         try:
             return _open_database(url)
         except Exception as error:  # drivers raise what they like; all of it is about this storage
-            known = explained(url, error)
-            racing = "already exists" in str(error) or "locked" in str(error)
-            if racing and attempt < OPEN_ATTEMPTS:
-                time.sleep(0.1 * attempt)
-                continue
-            raise known from None
+            words = str(_root(error))
+            if attempt == OPEN_ATTEMPTS or not any(race in words for race in _RACES):
+                raise explained(url, error) from None
+            time.sleep(0.1 * attempt)
     raise AssertionError("the last attempt returns or raises")
 
 
