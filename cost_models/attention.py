@@ -91,12 +91,24 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     """
     kernel = _Kernel(layout, rates, backward)
     tokens, length, width = layout.tokens, layout.local_length, layout.query_width
-    half = kernel.seconds(tokens, length / 2, width)
+    half = kernel.seconds(tokens, length / 2, width) * _masked_ratio(layout)
     later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width), half)
     ulysses = layout.is_scheme("ulysses")
     spread = kernel.seconds(tokens * layout.context, length * layout.context / 2, width / layout.context)
     steps = np.where(ulysses, 0.0, layout.context - 1.0)
     return RingSteps(np.where(ulysses, spread, half), later, steps)
+
+
+def _masked_ratio(layout: Layout) -> Floats | float:
+    """Cost of a causal block over half of a whole one, for a kernel that masks tile by tile.
+
+    Tiles on the diagonal are computed whole, half a tile a row too much, and masked at a share of a whole block's cost:
+    ``1 + (b / l + 2 m)``.
+    """
+    tile = layout.setting.program.attention_tile
+    if tile is None:
+        return 1.0
+    return 1.0 + tile / layout.local_length + 2.0 * layout.setting.constants.tile_mask_share
 
 
 @dataclass(frozen=True)

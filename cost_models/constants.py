@@ -36,6 +36,9 @@ class Constants:
     eager_layer_host_s: float
     """Host time of one forward pass over a layer where a process launches every operation on its own [s]."""
 
+    tile_mask_share: float
+    """What masking costs a causal block of a kernel that masks tile by tile, over a whole block."""
+
     def changed(self, values: dict[str, float]) -> Constants:
         """The same with some values replaced: what a fit tries."""
         return replace(self, **values)

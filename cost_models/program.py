@@ -25,6 +25,8 @@ class Program(Frozen):
     attention: Literal["step", "flash", "flash2", "triton", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2`` and
     ``triton``: older ones. ``unfused``: scores, softmax and weights go through memory."""
+    attention_tile: Annotated[int, Field(gt=0)] | None = None
+    """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
     recompute_scores: bool = False
     """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
     dispatch: Literal["compiled", "eager"] = "compiled"
@@ -88,7 +90,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,
         "plain-jax": Program(attention="flash", loss_products=6.0, head_bytes=28.0),
-        "striped": Program(attention="flash"),
+        "striped": Program(attention="flash", attention_tile=4096),
     }
 )
 """Trainers by the name that a table's row may give; docs/tables.md says what each stands for."""

@@ -110,6 +110,14 @@ class TorchMemory:
         size = layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor
         return np.where(layout.weight_shards > 1, 2.0 * size, 0.0)
 
+    @cached_property
+    def _ring(self) -> Floats:
+        """A ring's buffers: keys and values in hand and in flight, their fp32 gradients likewise, the queries' fp32 gradient."""
+        layout = self.layout
+        pair = 2.0 * layout.tokens * layout.kv_width
+        held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
+        return np.where(layout.rings, held, 0.0)
+
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What the two moments hold beyond the persistent state."""
         layout = self.layout
@@ -120,6 +128,7 @@ class TorchMemory:
             "stream_backward": {
                 "saved_activations": self.saved_activations,
                 "working_set": 1.5 * self.layer_activations,
+                "kv_ring": self._ring,
                 "gathered_weights": self._gathered_layer,
             },
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from cost_models.torch_memory import RESERVED_OF_ALLOCATED
 from planner.validate.choices import Case
 from planner.validate.table import MemoryFigure, Part, Quantity
 
-Prediction = dict[Quantity, float | bool]
+Prediction = dict[Quantity | Literal["budget_ratio"], float | bool]
+"""By quantity; ``budget_ratio`` is what a device needs over the budget that decides ``fits``."""
 CONVENTIONS = {
     "model": "tflop_per_s_per_device",
     "full-attention": "full_attention_tflop_per_s_per_device",
@@ -59,6 +61,7 @@ def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) 
     memory = _memory(setting, priced, memory_figure)
     rates = {name: getattr(priced, column) for name, column in CONVENTIONS.items()}
     devices = table.devices
+    need = (priced.total_bytes + priced.allowance_bytes) / setting.budget_bytes
     return [
         {
             name: {
@@ -67,6 +70,7 @@ def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) 
                 "tflop_per_s_per_device": float(rate[i]),
                 "peak_bytes": float(memory[i]),
                 "fits": bool(priced.fits[i]),
+                "budget_ratio": float(need[i]),
             }
             for name, rate in rates.items()
         }

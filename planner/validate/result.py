@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.validate.predict import Prediction
 from planner.validate.score import Summary
 from planner.validate.table import PublishedTable, Quantity
 
@@ -21,7 +22,7 @@ class RowResult:
     why: str | None = None
     reason: str | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
-    predicted: Values = field(default_factory=dict)
+    predicted: Prediction = field(default_factory=dict)
     error_ratio: dict[Quantity, float] = field(default_factory=dict)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lcplan.errors import BadInputError
 from planner.validate.excuse import NotModelledError
 from planner.validate.facts import Facts, facts_of
 from planner.validate.result import FittedOn, PairResult, RowResult, TableResult
-from planner.validate.score import Summary, errors, rank_correlation, summary
+from planner.validate.score import Summary, errors, rank_correlation, summary, verdicts
 from planner.validate.specs import Specs
 from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
 from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
@@ -113,7 +114,11 @@ def _summaries(rows: list[RowResult], left_out: dict[Quantity, float]) -> dict[Q
             continue
         measured, predicted = [[float(getattr(row, side)[name]) for row in there] for side in ("measured", "predicted")]
         ranks = None if name == "fits" else rank_correlation(measured, predicted)
-        found[name] = summary([row.error_ratio[name] for row in there], ranks, left_out.get(name))
+        entry = summary([row.error_ratio[name] for row in there], ranks, left_out.get(name))
+        if name == "fits":
+            needs = [float(row.predicted["budget_ratio"]) for row in there]
+            entry = replace(entry, outside_band=verdicts([row.error_ratio[name] for row in there], needs))
+        found[name] = entry
     return found
 
 

@@ -14,7 +14,7 @@ from planner.validate.table import Quantity
 FEWEST_RANKED = 3
 
 
-def errors(measured: Mapping[Quantity, float | bool], predicted: Mapping[Quantity, float | bool]) -> dict[Quantity, float]:
+def errors(measured: Mapping[Quantity, float | bool], predicted: Mapping[Any, float | bool]) -> dict[Quantity, float]:
     """Signed error of each quantity that was measured and predicted: ``predicted / measured - 1``.
 
     For ``fits``: 0 where the verdict is right, 1 where a run that ran out of memory was said to fit, -1 where one that ran
@@ -29,6 +29,26 @@ def errors(measured: Mapping[Quantity, float | bool], predicted: Mapping[Quantit
     return found
 
 
+BAND = 0.1
+"""Verdicts on fitting are hard within this of the budget."""
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Verdicts on fitting where the predicted need is further than ``BAND`` from the budget."""
+
+    outside_band_rows: int
+    outside_band_right: int
+    outside_band_unsafe: int
+    """Of the wrong ones, those that were said to fit and ran out of memory."""
+
+
+def verdicts(signed: Sequence[float], budget_ratios: Sequence[float]) -> Verdicts:
+    """Counts of verdicts (errors as in ``errors``) by what each row needs of its budget."""
+    far = [error for error, ratio in zip(signed, budget_ratios, strict=True) if abs(ratio - 1.0) > BAND]
+    return Verdicts(len(far), sum(error == 0 for error in far), sum(error > 0 for error in far))
+
+
 @dataclass(frozen=True)
 class Summary:
     """Errors of one quantity over the rows of a table."""
@@ -39,10 +59,12 @@ class Summary:
     worst_error_ratio: float
     leave_one_out_ratio: float | None
     rank_correlation: float | None
+    outside_band: Verdicts | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: a ``summary`` entry."""
-        return dict(vars(self))
+        """As in DESIGN: a ``summary`` entry; verdicts outside the band are there for ``fits`` alone."""
+        plain = {name: value for name, value in vars(self).items() if name != "outside_band"}
+        return plain | (vars(self.outside_band) if self.outside_band is not None else {})
 
 
 def summary(signed: Sequence[float], ranks: float | None, leave_one_out: float | None = None) -> Summary:
