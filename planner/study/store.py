@@ -119,10 +119,9 @@ def _talking_to(url: str) -> Iterator[None]:
 
 def _claim(study: Any, request: Mapping[str, Any], *, url: str) -> None:
     ours = json.loads(json.dumps(request, sort_keys=True))
-    theirs = study.user_attrs.get("request")
-    if theirs is None:
+    if "request" not in study.user_attrs:
         study.set_user_attr("request", ours)
-        return
+    theirs = study.user_attrs["request"]  # read again: another search may have been first in the same moment
     different = [f"{path}: {a!r} there, {b!r} here" for path, a, b in _differences(theirs, ours)]
     if different:
         more = f" and {len(different) - MAX_SHOWN} more" if len(different) > MAX_SHOWN else ""
