@@ -49,6 +49,15 @@ class Mesh(Frozen):
         return tuple(getattr(self, axis) for axis in AXES)
 
     @property
+    def communicators(self) -> int:
+        """Groups that one device talks in: one for each axis above one, and one for fsdp with context.
+
+        >>> Mesh(fsdp=2, context=16, tensor=2).communicators
+        4
+        """
+        return sum(size > 1 for size in self.sizes) + (self.fsdp > 1 and self.context > 1)
+
+    @property
     def label(self) -> str:
         """The axes above one, as a person writes them: ``context=16,tensor=2``."""
         parts = [f"{axis}={size}" for axis, size in zip(AXES, self.sizes, strict=True) if size > 1]

@@ -15,16 +15,17 @@ from planner.measure.toolchain import Toolchain, probe
 
 @click.command("doctor")
 @click.option("--toolchain", "pythons", multiple=True, metavar="PYTHON", help="Another Python to look at (repeatable).")
+@click.option("--quick", is_flag=True, help="Judge backends by jax's version, without compiling.")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
-def command(pythons: tuple[str, ...], output: str) -> int:
+def command(pythons: tuple[str, ...], *, quick: bool, output: str) -> int:
     """Show what this Python, and others, can compile for, and which collective backends are real there.
 
     A backend is real where the executable shows it, not where a flag is accepted: jax 0.10.2 accepts NVSHMEM's flag and
-    ignores it.
+    ignores it. So doctor compiles a small ring for each, which takes some seconds a Python.
     """
-    toolchains = [probe(python) for python in (sys.executable, *pythons)]
+    toolchains = [probe(python, deep=not quick) for python in (sys.executable, *pythons)]
     if output == "json":
         print_json({"schema_version": 1, "toolchains": [_json(toolchain) for toolchain in toolchains]})
         return 0

@@ -126,7 +126,8 @@ def environment(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict
     if flags:
         variables["XLA_FLAGS"] = " ".join(flags)
     if hardware.kind == "gpu":
-        variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{hardware.allowance.usable_ratio.value:.4g}"
+        pool = hardware.pool_ratio(strategy.mesh.communicators)  # NCCL's buffers lie outside the pool
+        variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{pool:.3f}"
     return variables
 
 
