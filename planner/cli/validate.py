@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from lcplan.errors import BadInputError
+from lcplan.textfile import write_text
 from planner.cli.options import output_format
 from planner.cli.output import print_csv, print_json, print_view
 from planner.result import SCHEMA_VERSION
 from planner.show.validate import tables_view
 from planner.validate.bundled import find_table, table_names
+from planner.validate.page import accuracy_page
 from planner.validate.result import TableResult
 from planner.validate.run import validate
 
@@ -20,7 +22,8 @@ EPILOG = """\b
 Examples:
   lcplan validate
   lcplan validate --table seed-s1-gb200-nvshmem
-  lcplan validate --table my-runs.yaml --format json"""
+  lcplan validate --table my-runs.yaml --format json
+  lcplan validate --page accuracy.md"""
 
 
 @click.command("validate", epilog=EPILOG)
@@ -31,13 +34,16 @@ Examples:
     metavar="NAME|FILE",
     help="A bundled table or a file of your own; repeatable. [default: all]",
 )
+@click.option("--page", metavar="FILE", help="Write the results of all bundled tables as a Markdown page instead.")
 @output_format
-def command(tables: tuple[str, ...], output: str) -> int:
+def command(tables: tuple[str, ...], page: str | None, output: str) -> int:
     """Hold the laws' predictions against published measurements.
 
     Every row of a table is modelled or says why it is not. What a source leaves open is chosen once for its whole table, shown,
     and counted as fitted. The format of a table's file is in docs/tables.md.
     """
+    if page is not None:
+        return _write_page(page, tables)
     results = _validate(tables or table_names())
     if output == "json":
         print_json({"schema_version": SCHEMA_VERSION, "tables": [result.to_json() for result in results]})
@@ -45,6 +51,16 @@ def command(tables: tuple[str, ...], output: str) -> int:
         print_csv([row for result in results for row in _flat(result)])
     else:
         print_view(tables_view(results))
+    return 0
+
+
+def _write_page(page: str, tables: tuple[str, ...]) -> int:
+    if tables:
+        raise BadInputError("--page is of all bundled tables; leave --table out")
+    try:
+        write_text(page, accuracy_page(_validate(table_names())))
+    except OSError as error:
+        raise BadInputError(f"--page {page}: {error.strerror or error}") from None
     return 0
 
 

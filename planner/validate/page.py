@@ -1,0 +1,109 @@
+"""docs/accuracy.md: every bundled table's errors, what was fitted on it and what is not modelled, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from planner.show.validate import NAMES, percent
+from planner.validate.result import TableResult
+
+HEAD = """# Accuracy
+
+For people who want to know how far to trust an estimate. This page is made by `lcplan validate --page docs/accuracy.md`;
+a test says when it is stale.
+
+The laws' predictions stand beside published measurements, table by table, in the format of [tables](tables.md). Error is
+predicted over measured, less one; *mean* is of absolute errors, *bias* of signed ones, *worst* is signed. *LOO* (leave one
+out) is the mean absolute error of each row under constants and choices that were fitted on all the others, where anything
+was. *Rank* is Spearman's correlation. *Fitted* counts constants of the laws that were fitted on rows of the table, and
+choices for what its source leaves open, one a table. Nothing is fitted per row.
+"""
+
+
+def accuracy_page(results: Sequence[TableResult]) -> str:
+    """The page, with a line break at its end."""
+    return (
+        "\n".join([HEAD, *_summary(results), *_verdicts(results), *_excuses(results), *_fitted(results), *_seeds(results)])
+        + "\n"
+    )
+
+
+def _summary(results: Sequence[TableResult]) -> Iterator[str]:
+    rows, modelled = sum(len(r.rows) for r in results), sum(r.modelled for r in results)
+    yield f"## Errors\n\n{modelled} of {rows} rows are modelled; the rest say why not, below.\n"
+    yield "| table | quantity | rows | mean | bias | worst | LOO | rank | fitted |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for result in results:
+        for name, entry in result.summary.items():
+            if name == "fits":
+                continue
+            ranks = "-" if entry.rank_correlation is None else f"{entry.rank_correlation:.2f}"
+            errors = [percent(entry.mean_abs_error_ratio), percent(entry.bias_ratio, sign=True)]
+            errors += [percent(entry.worst_error_ratio, sign=True), percent(entry.leave_one_out_ratio)]
+            rows_of = f"{entry.rows}/{len(result.rows)}"
+            cells = [result.table.name, NAMES[name], rows_of, *errors, ranks, str(len(result.fitted))]
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield "Tables that state ratios alone:\n"
+    yield "| table | pairs | mean error of the ratio | worst |\n|---|---:|---:|---:|"
+    for result in results:
+        found = [p.predicted_ratio / p.measured_ratio - 1.0 for p in result.pairs if p.predicted_ratio is not None]
+        if found and not result.summary:
+            mean, worst = sum(map(abs, found)) / len(found), max(found, key=abs)
+            yield f"| {result.table.name} | {len(found)} | {percent(mean)} | {percent(worst, sign=True)} |"
+    yield ""
+
+
+def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
+    yield "## Fits or out of memory\n"
+    yield "| table | rows | right | further than 10 % from the budget | right there | said to fit and ran out |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for result in results:
+        entry = result.summary.get("fits")
+        if entry is not None and entry.outside_band is not None:
+            band, right = entry.outside_band, round(entry.rows * (1.0 - entry.mean_abs_error_ratio))
+            counts = [entry.rows, right, band.outside_band_rows, band.outside_band_right, band.outside_band_unsafe]
+            yield f"| {result.table.name} | {' | '.join(map(str, counts))} |"
+    yield ""
+
+
+def _excuses(results: Sequence[TableResult]) -> Iterator[str]:
+    yield "## Not modelled\n"
+    yield "| table | rows | reasons |\n|---|---:|---|"
+    for result in results:
+        if result.excuses:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(result.excuses.items()))
+            yield f"| {result.table.name} | {len(result.rows) - result.modelled} | {reasons} |"
+    yield ""
+
+
+def _fitted(results: Sequence[TableResult]) -> Iterator[str]:
+    yield "## What was fitted, and where the rows come from\n"
+    yield "| table | fitted on it | TFLOP/s count | source |\n|---|---|---|---|"
+    for result in results:
+        source = result.table.source
+        shown = [f"{entry.name} = {_value(entry.value)}" for entry in result.fitted]
+        cells = [result.table.name, "; ".join(shown) or "-", result.table.flop_convention, f"{source.title}. {source.where}"]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _value(value: float | str) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else value
+
+
+def _seeds(results: Sequence[TableResult]) -> Iterator[str]:
+    """Rows and pairs of the table that has a row for each backend."""
+    for result in results:
+        if result.table.name != "seed-s1-gb200-nvshmem":
+            continue
+        yield "## The seed's table, row by row\n"
+        yield "| row | measured TFLOP/s a device | predicted | error |\n|---|---:|---:|---:|"
+        for row in result.rows:
+            measured, predicted = (float(side["tflop_per_s_per_device"]) for side in (row.measured, row.predicted))
+            error = percent(row.error_ratio["tflop_per_s_per_device"], sign=True)
+            yield f"| {row.id} | {measured:.1f} | {predicted:.1f} | {error} |"
+        yield "\n| NVSHMEM over NCCL | measured | predicted |\n|---|---:|---:|"
+        for pair in result.pairs:
+            ratio = "-" if pair.predicted_ratio is None else f"{pair.predicted_ratio:.3f}"
+            yield f"| {pair.a.removesuffix('-nvshmem')} | {pair.measured_ratio:.3f} | {ratio} |"

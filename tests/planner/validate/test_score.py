@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.validate.score import errors, rank_correlation, ranks_of, summary, verdicts
+
+
+def test_errors_are_signed_and_of_what_both_sides_have():
+    found = errors({"step_s": 2.0, "peak_bytes": 10.0}, {"step_s": 1.5, "tokens_per_s_per_device": 1.0})
+    assert found == {"step_s": -0.25}
+
+
+@pytest.mark.parametrize(("measured", "predicted", "error"), [(True, True, 0.0), (False, True, 1.0), (True, False, -1.0)])
+def test_a_verdict_is_right_unsafe_or_too_careful(measured, predicted, error):
+    assert errors({"fits": measured}, {"fits": predicted}) == {"fits": error}
+
+
+def test_a_summary_by_hand():
+    found = summary([0.1, -0.3, 0.05], 0.5, 0.2)
+    assert found.rows == 3
+    assert found.mean_abs_error_ratio == pytest.approx(0.15)
+    assert found.bias_ratio == pytest.approx(-0.05)
+    assert found.worst_error_ratio == -0.3
+    assert set(found.to_json()) == {
+        "rows",
+        "mean_abs_error_ratio",
+        "bias_ratio",
+        "worst_error_ratio",
+        "leave_one_out_ratio",
+        "rank_correlation",
+    }
+
+
+def test_verdicts_near_the_budget_do_not_count():
+    found = verdicts([0.0, 1.0, 1.0, -1.0], [0.5, 1.05, 0.7, 1.3])
+    assert (found.outside_band_rows, found.outside_band_right, found.outside_band_unsafe) == (3, 1, 1)
+
+
+def test_rank_correlation_by_hand():
+    # ranks 0 1 2 3 against 0 2 1 3: 1 - 6 (0 + 1 + 1 + 0) / (4 x 15)
+    assert rank_correlation([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 9.0]) == pytest.approx(0.8)
+    assert rank_correlation([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]) == -1.0
+    assert rank_correlation([1.0, 2.0], [1.0, 2.0]) is None
+    assert rank_correlation([1.0, 2.0, 3.0], [5.0, 5.0, 5.0]) is None
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=30))
+def test_ranks_share_ties_and_keep_their_sum(values):
+    ranks = ranks_of([float(v) for v in values])
+    n = len(values)
+    assert ranks.sum() == pytest.approx(n * (n - 1) / 2)
+    for a, b, x, y in zip(values, values[1:], ranks, ranks[1:], strict=False):
+        assert np.sign(a - b) == np.sign(round(x - y, 9))
