@@ -22,7 +22,7 @@ def check(spec: StepSpec) -> None:
         raise BadInputError(problems)
 
 
-def _divides(part: tuple[str, int], whole: tuple[str, int], hint: str) -> Iterator[str]:
+def _divides(part: tuple[str, int], whole: tuple[str, int], *, hint: str) -> Iterator[str]:
     if whole[1] % part[1]:
         yield f"{part[0]}={part[1]} does not divide {whole[0]}={whole[1]}; {hint}"
 
@@ -31,25 +31,25 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     model, mesh, workload = spec.model, spec.strategy.mesh, spec.workload
     tensor = "tensor", mesh.tensor
     for dim in ("heads", "d_ff", "vocab"):
-        yield from _divides(tensor, (dim, getattr(model, dim)), "choose a tensor size that divides it")
+        yield from _divides(tensor, (dim, getattr(model, dim)), hint="choose a tensor size that divides it")
     if model.kv_heads % mesh.tensor and mesh.tensor % model.kv_heads:
         yield f"tensor={mesh.tensor} neither divides kv_heads={model.kv_heads} nor is a multiple of it; choose one that does"
     shards = mesh.fsdp * mesh.context * (mesh.tensor if spec.kv_replicated else 1)
     names = "fsdp x context x tensor" if spec.kv_replicated else "fsdp x context"
-    yield from _divides((names, shards), ("d_model", model.d_model), "every matrix is split over it along D")
+    yield from _divides((names, shards), ("d_model", model.d_model), hint="every matrix is split over it along D")
     parts = mesh.context * (2 if spec.strategy.scheme in ZIGZAG_SCHEMES and mesh.context > 1 else 1)
     yield from _divides(
-        ("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), "use a power of two"
+        ("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), hint="use a power of two"
     )
     sequences = mesh.data * mesh.fsdp * spec.strategy.microbatches
     yield from _divides(
         ("data x fsdp x microbatches", sequences),
         ("global_batch", workload.global_batch),
-        "every microbatch needs whole sequences",
+        hint="every microbatch needs whole sequences",
     )
     tokens = workload.global_batch // sequences * (workload.seq_len // mesh.context)
     yield from _divides(
-        tensor, ("tokens of a microbatch on a context rank", tokens), "the residual stream is split over tensor"
+        tensor, ("tokens of a microbatch on a context rank", tokens), hint="the residual stream is split over tensor"
     )
 
 
@@ -59,7 +59,7 @@ def _ulysses(spec: StepSpec) -> Iterator[str]:
     if spec.strategy.scheme != "ulysses":
         return
     ranks = mesh.tensor * mesh.context
-    yield from _divides(("tensor x context", ranks), ("heads", model.heads), "ulysses splits heads over both")
+    yield from _divides(("tensor x context", ranks), ("heads", model.heads), hint="ulysses splits heads over both")
     if model.kv_heads % ranks and ranks % model.kv_heads:
         yield f"tensor x context={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
 

@@ -44,7 +44,7 @@ def _vector(*shape: int, fill: float = 0.0) -> nnx.Param:
     return nnx.Param(jnp.full(shape, fill, jnp.float32))
 
 
-def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
+def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], *, eps: float) -> Float[Array, "... D"]:
     """Root-mean-square norm over the last dim, in fp32; returned in the dtype of ``x``."""
     wide = x.astype(jnp.float32)
     return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
@@ -74,7 +74,7 @@ class Attention(nnx.Module):
 
     def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
         """What attention adds to the residual stream."""
-        h_RD = rms_norm(x_RD, self.norm[...], self.spec.model.norm_eps)
+        h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
         q_BTNH, kv_2BTKH = self.heads(h_RD, rope)
         o_BTNH = attend(q_BTNH, kv_2BTKH, spec=self.spec)
         o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
@@ -98,7 +98,7 @@ class Attention(nnx.Module):
     def _positioned(self, x: Float[Array, "B T N H"], norm: nnx.Param | None, *, rope: Angles, tensor: str) -> Array:
         if norm is None:
             return name(rotate(x, rope), tensor)
-        return rotate(rms_norm(name(x, tensor), norm[...], self.spec.model.norm_eps), rope)
+        return rotate(rms_norm(name(x, tensor), norm[...], eps=self.spec.model.norm_eps), rope)
 
     def _key_value_gather(self) -> Gather:
         if not self.spec.kv_replicated:
@@ -131,7 +131,7 @@ class FeedForward(nnx.Module):
         Gate and up are two arrays, so that their gradients can take their places, element by element.
         """
         how = Gather(self.spec.numerics)
-        h_RD = rms_norm(x_RD, self.norm[...], self.spec.model.norm_eps)
+        h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
         gate_UF, up_UF = column(h_RD, (self.gate[...], self.up[...]), how=(how, how))
         gate_UF = name(_biased(gate_UF, self.gate_bias), "gate")
         up_UF = name(_biased(up_UF, self.up_bias), "up")
@@ -167,7 +167,7 @@ class Decoder(nnx.Module):
         """This context rank's share of the mean loss (see ``vocabulary_loss``)."""
         spec = self.spec
         x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
-        h_RD = rms_norm(self._hidden(x_RD), self.norm[...], spec.model.norm_eps)
+        h_RD = rms_norm(self._hidden(x_RD), self.norm[...], eps=spec.model.norm_eps)
         head = self.embedding if self.head is None else self.head
         chunk = spec.strategy.loss_chunk_tokens
         return vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)

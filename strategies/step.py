@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -128,15 +129,14 @@ class _LossAndGradients:
         """Mean loss over the whole batch, and every gradient where its parameter lies."""
         tokens_over = (*BATCH_AXES, CONTEXT)
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
-        share_and_gradients = jax.value_and_grad(self._loss_share)
-        scale = 1 / valid.astype(jnp.float32)
+        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)))
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
             loss, gradients = _accumulate(
-                lambda batch: share_and_gradients(params, batch, scale), batch, microbatches=self.spec.strategy.microbatches
+                lambda batch: share_and_gradients(params, batch), batch, microbatches=self.spec.strategy.microbatches
             )
         return all_reduce(loss, tokens_over), self._summed(gradients)
 
-    def _loss_share(self, params: nnx.State, batch: Batch, scale: Array) -> Float[Array, ""]:
+    def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> Float[Array, ""]:
         """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
         model = nnx.merge(self.graph, params)
         return model.loss(batch.tokens_BT, Targets(batch.targets_BT.reshape(-1), scale))

@@ -6,6 +6,7 @@ The primitives underneath take both. A test pins their signatures, so that a jax
 
 from __future__ import annotations
 
+from inspect import signature
 from math import sqrt
 from typing import Any
 
@@ -15,6 +16,8 @@ from jaxtyping import Array, Float
 
 from strategies.kernels.interface import Attended, Gradients, Mask
 
+# From jax 0.12 on the primitives also take a function that changes scores; we have none.
+_NEWER = {"score_mod": None} if "score_mod" in signature(fused._dot_product_attention_fwd_impl).parameters else {}
 _MASKS = {"full": fused.MaskType.NO_MASK, "causal": fused.MaskType.CAUSAL}
 
 
@@ -27,6 +30,7 @@ def _parameters(q: Float[Array, "B T N H"], mask: Mask) -> dict[str, Any]:
         "mask_type": _MASKS[mask],
         "layout": fused.AttentionLayout.BTNH.value,
         "sliding_window_length": None,
+        **_NEWER,
     }
 
 

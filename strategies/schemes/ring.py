@@ -55,7 +55,7 @@ def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, patte
     def visit(chunk: Chunk, merged: Merged) -> Merged:
         return merged.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner))
 
-    merged = _round(visit, coming, merged)
+    merged = _round(visit, coming, total=merged)
     o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
     return o, (q, own, coming, Attended(o, lse))
 
@@ -70,11 +70,11 @@ def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) 
         part = pattern.backward(q, chunk.kv, attended=attended, do=do, owner=chunk.owner)
         return Gradients(total.dq + part.dq, arrived + part.dkv)
 
-    total = _round(visit, coming, total)
+    total = _round(visit, coming, total=total)
     return total.dq.astype(q.dtype), shift(total.dkv.astype(q.dtype), CONTEXT)  # complete, on its way home
 
 
-def _round(visit: Callable[[Chunk, Total], Total], coming: Chunk, total: Total) -> Total:
+def _round(visit: Callable[[Chunk, Total], Total], coming: Chunk, *, total: Total) -> Total:
     """Visit the chunks of all other ranks. The last one is not passed on."""
     others = lax.axis_size(CONTEXT) - 1
 

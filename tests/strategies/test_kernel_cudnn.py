@@ -16,8 +16,10 @@ PARAMETERS = ["scale", "seed", "dropout_rate", "variadic_args", "mask_type", "la
 def test_the_primitives_take_what_we_give():
     forward = list(inspect.signature(fused._dot_product_attention_fwd_impl).parameters)
     backward = list(inspect.signature(fused._dot_product_attention_bwd_impl).parameters)
-    assert forward == [*OPERANDS, *PARAMETERS, "is_training"]
-    assert backward == [*OPERANDS, "activation", "fwd_output", "grad_output", *PARAMETERS]
+    newer_operands = ["score_mod_args"] if "score_mod" in forward else []  # jax 0.12
+    parameters = [*PARAMETERS, "score_mod"] if newer_operands else PARAMETERS
+    assert forward == [*OPERANDS, *newer_operands, *parameters, "is_training"]
+    assert backward == [*OPERANDS, "activation", "fwd_output", "grad_output", *newer_operands, *parameters]
     assert fused._dot_product_attention_fwd_p_wrapper.multiple_results
     assert fused._dot_product_attention_bwd_p_wrapper.multiple_results
 

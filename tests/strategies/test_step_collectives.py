@@ -17,54 +17,72 @@ def strategy(scheme="ring", remat="full", microbatches=1, **mesh):
     )
 
 
-def listed(strategy):
-    """docs/step.md's table, as bytes a step by (op, axes)."""
-    s, m = Sizes(strategy), MODEL
-    t, c, passes = s.tensor, s.context, m.layers * s.microbatches
-    uses = Counter()
+class Table(Counter):
+    """Bytes a step by (op, axes), as docs/step.md lists them for one strategy."""
 
-    def add(op, axes, elements):
+    def __init__(self, strategy):
+        super().__init__()
+        self.mesh, self.s = strategy.mesh, Sizes(strategy)
+        self.passes = MODEL.layers * self.s.microbatches
+
+    def add(self, op, axes, elements):
         label = "+".join(
-            axis for axis in ("data", "fsdp", "context", "tensor") if axis in axes and getattr(strategy.mesh, axis) > 1
+            axis for axis in ("data", "fsdp", "context", "tensor") if axis in axes and getattr(self.mesh, axis) > 1
         )
         if label and elements:
-            uses[op, label] += WIDTH * elements
+            self[op, label] += WIDTH * elements
 
-    spread = 2 * m.d_model * m.kv_heads * m.head_dim if t > m.kv_heads else 0
-    shared = (m.layer_matrix_parameters - spread) / t
-    for axes, elements in ((("fsdp", "context"), shared), (("fsdp", "context", "tensor"), spread)):
-        add("all-gather", axes, 2 * passes * elements)
-        add("reduce-scatter", axes, passes * elements)
-    for op in ("all-gather", "reduce-scatter"):
-        add(op, ("fsdp", "context"), 2 * s.microbatches * m.vocab * m.d_model / t)
-        add(op, ("tensor",), s.microbatches * s.tokens * m.d_model)  # loss
-    scatters = 4 * passes + passes * ("attention_out" not in s.saved) + s.microbatches
-    add("all-gather", ("tensor",), (6 * passes + s.microbatches) * s.tokens * m.d_model)
-    add("reduce-scatter", ("tensor",), scatters * s.tokens * m.d_model)
-    add("all-reduce", ("tensor",), 3 * s.tokens * s.microbatches)
+    def weights(self):
+        s, m = self.s, MODEL
+        spread = 2 * m.d_model * m.kv_heads * m.head_dim if s.tensor > m.kv_heads else 0
+        shared = (m.layer_matrix_parameters - spread) / s.tensor
+        for axes, elements in ((("fsdp", "context"), shared), (("fsdp", "context", "tensor"), spread)):
+            self.add("all-gather", axes, 2 * self.passes * elements)
+            self.add("reduce-scatter", axes, self.passes * elements)
+        for op in ("all-gather", "reduce-scatter"):  # embedding and head
+            self.add(op, ("fsdp", "context"), 2 * s.microbatches * m.vocab * m.d_model / s.tensor)
 
-    query, pair = s.tokens * m.head_dim * m.heads / t, 2 * s.tokens * m.head_dim * s.kv_heads
-    match strategy.scheme:
-        case "ring" | "ring-zigzag":
-            hops = 2 * (c - 1) if {"context", "lse"} <= s.saved else 3 * (c - 1) - 1
-            add("collective-permute", ("context",), passes * (hops + c) * pair)
-        case "all-gather":
-            add("all-gather", ("context",), passes * 2 * c * pair)
-            add("reduce-scatter", ("context",), passes * c * pair)
-        case "ulysses":
-            copies = max(1, c // s.kv_heads)
-            add("all-to-all", ("context",), passes * 3 * (2 * query + copies * pair))
+    def stream_and_loss(self):
+        s, rows = self.s, self.s.tokens * MODEL.d_model
+        scatters = 4 * self.passes + self.passes * ("attention_out" not in s.saved) + s.microbatches
+        self.add("all-gather", ("tensor",), (6 * self.passes + s.microbatches) * rows + s.microbatches * rows)
+        self.add("reduce-scatter", ("tensor",), scatters * rows + s.microbatches * rows)
+        self.add("all-reduce", ("tensor",), 3 * s.tokens * s.microbatches)
 
-    vectors = m.layers * m.layer_vector_parameters + m.d_model
-    add("all-reduce", ("data", "fsdp", "context", "tensor"), vectors)
-    add("all-reduce", ("data",), (m.parameters - vectors) / (s.fsdp * c * t))
-    return uses
+    def attention(self, scheme):
+        s, m = self.s, MODEL
+        query, pair = s.tokens * m.head_dim * m.heads / s.tensor, 2 * s.tokens * m.head_dim * s.kv_heads
+        match scheme:
+            case "ring" | "ring-zigzag":
+                hops = 2 * (s.context - 1) if {"context", "lse"} <= s.saved else 3 * (s.context - 1) - 1
+                self.add("collective-permute", ("context",), self.passes * (hops + s.context) * pair)
+            case "all-gather":
+                self.add("all-gather", ("context",), self.passes * 2 * s.context * pair)
+                self.add("reduce-scatter", ("context",), self.passes * s.context * pair)
+            case "ulysses":
+                copies = max(1, s.context // s.kv_heads)
+                self.add("all-to-all", ("context",), self.passes * 3 * (2 * query + copies * pair))
+
+    def once_a_step(self):
+        s, m = self.s, MODEL
+        vectors = m.layers * m.layer_vector_parameters + m.d_model
+        self.add("all-reduce", ("data", "fsdp", "context", "tensor"), vectors)
+        self.add("all-reduce", ("data",), (m.parameters - vectors) / (s.fsdp * s.context * s.tensor))
+
+
+def listed(strategy):
+    table = Table(strategy)
+    table.weights()
+    table.stream_and_loss()
+    table.attention(strategy.scheme)
+    table.once_a_step()
+    return table
 
 
 def assert_as_listed(strategy):
     wanted, got = listed(strategy), collective_bytes(compile_on_host(strategy), strategy)
     scalars = WIDTH * 40  # loss, tokens that count, and one partial norm a parameter array
-    for key in wanted | got:
+    for key in {*wanted, *got}:
         assert wanted[key] <= got[key] <= wanted[key] + scalars * (key[0] == "all-reduce"), key
 
 
