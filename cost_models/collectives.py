@@ -6,12 +6,13 @@ The list is docs/step.md's table, row by row. A test holds it against the collec
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from cost_models.flops import recomputed_matrix_parameters
-from cost_models.layout import Floats, Layout
+from cost_models.layout import Bools, Floats, Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.collective import CollectiveUse, Op
@@ -37,6 +38,11 @@ class Term:
     bytes: Floats
     calls: Floats
     schedule: Schedule
+
+    @cached_property
+    def used(self) -> Bools:
+        """Rows that make at least one call."""
+        return self.calls > 0
 
 
 def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:

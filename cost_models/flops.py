@@ -148,6 +148,10 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
     -----
     Source: docs/step.md and lcplan/remat.py; Korthikanti et al. (arXiv:2205.05198), section 5, for selective recompute.
     """
+    return layout.once("recomputed_matrix_parameters", lambda: _recomputed(layout))
+
+
+def _recomputed(layout: Layout) -> Floats:
     model = layout.setting.model
     sizes = {
         "query": model.heads * model.head_dim,
@@ -184,7 +188,7 @@ def recomputes_attention(layout: Layout) -> Bools:
     -----
     Source: docs/step.md: the ring's own backward pass needs output and log-sum-exp only.
     """
-    return ~(layout.saves("context") & layout.saves("lse"))
+    return layout.once("recomputes_attention", lambda: ~(layout.saves("context") & layout.saves("lse")))
 
 
 def hardware_flop(layout: Layout) -> Floats:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from lcplan.strategy import AXES, AxisName, Scheme
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Column = TypeVar("Column", bound="NDArray[Any]")
 
 _DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
 _SAVED_BY: dict[str, tuple[int, ...]] = {
@@ -33,6 +36,16 @@ class Layout:
 
     setting: Setting
     table: StrategyTable
+
+    @cached_property
+    def _kept(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def once(self, name: str, make: Callable[[], Column]) -> Column:
+        """``make()``, kept under ``name``: what several laws need is computed for the first of them."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast("Column", self._kept[name])
 
     @cached_property
     def data(self) -> Floats:
@@ -66,10 +79,8 @@ class Layout:
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
         """Devices of a group that ``axes`` span: the product of their sizes."""
         if axes not in self._members:
-            product = np.ones(len(self.table))
-            for axis in axes:
-                product = product * getattr(self, axis)
-            self._members[axes] = product
+            sizes: list[Floats] = [getattr(self, axis) for axis in axes]
+            self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
         return self._members[axes]
 
     @cached_property

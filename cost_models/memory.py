@@ -8,7 +8,7 @@ up to the total.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,17 +148,13 @@ class StepMemory:
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
-        sums = [sum(parts.values(), start=np.zeros(len(self.layout.table))) for parts in held.values()]
-        largest = np.maximum.reduce(sums)
-        phase = np.zeros(len(self.layout.table), dtype=np.int8)
-        free = np.ones(len(self.layout.table), dtype=np.bool_)
+        sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
+        phase = sums.argmax(axis=0)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
-        for code, name in enumerate(PHASES):  # the first of equal phases stands
-            binds = (sums[code] == largest) & free
-            free &= ~binds
-            phase += np.int8(code) * binds
+        for code, name in enumerate(PHASES):
+            binds = phase == code
             for part, size in held[name].items():
-                parts[part] += size * binds
-        total = self.params + self.optimizer + self.batch + largest
-        return parts, total, phase
+                np.copyto(parts[part], size, where=binds)
+        total = self.params + self.optimizer + self.batch + sums.max(axis=0)
+        return parts, total, phase.astype(np.int8)

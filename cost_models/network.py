@@ -27,6 +27,11 @@ class Span:
     inner: Floats
 
     @cached_property
+    def others(self) -> Floats:
+        """Share of a gathered operand that comes from the group's other members: ``(n - 1) / n``."""
+        return 1.0 - 1.0 / self.members
+
+    @cached_property
     def crosses(self) -> Floats:
         """Domains that a group touches."""
         domains: Floats = np.ceil(self.members / self.inner)
@@ -137,8 +142,12 @@ def moved_share(op: str, members: Floats) -> Floats | float:
     """
     if op == "collective-permute":
         return 1.0
-    share: Floats = 1.0 - 1.0 / members
-    return 2.0 * share if op == "all-reduce" else share
+    return _scaled(op, 1.0 - 1.0 / members)
+
+
+def _scaled(op: str, others: Floats) -> Floats:
+    """All-reduce moves the other members' share twice."""
+    return 2.0 * others if op == "all-reduce" else others
 
 
 @dataclass(frozen=True)
@@ -182,16 +191,16 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     fitted in data/device_rates.json; the outer level as in NVIDIA's multi-rail rings.
     """
     rate = rates.collectives[op]
-    moved = moved_share(op, span.members)
+    moved = np.ones_like(span.members) if op == "collective-permute" else _scaled(op, span.others)
     per_byte = moved / _domain_bandwidth(hardware, span, rate=rate, op=op)
-    latency = rate.latency_s + rate.member_latency_s * (span.members - 1)
+    latency = (rate.latency_s - rate.member_latency_s) + rate.member_latency_s * span.members
     network = hardware.network_link
     if network is not None and np.any(span.crosses > 1):
         outside = 1.0 - span.inner / span.members if op == "all-to-all" else 1.0
         outer = moved * outside / (network.oneway_bytes_per_s.value * _ports(network, span, op=op))
         per_byte = np.where(span.crosses > 1, np.maximum(per_byte, outer), per_byte)
         latency = latency + network.latency_s.value * (span.crosses - 1)
-    return CallCost(latency, np.broadcast_to(per_byte, latency.shape))
+    return CallCost(latency, per_byte)
 
 
 def _ports(network: Link, span: Span, *, op: str) -> Floats | float:
@@ -231,4 +240,4 @@ class Network:
                 self._spans[term.axes] = span_of(self.layout, term.axes)
             hardware = self.layout.setting.hardware
             self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
-        return self._costs[key].seconds(term.bytes) * (term.calls > 0)
+        return self._costs[key].seconds(term.bytes) * term.used

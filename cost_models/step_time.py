@@ -45,7 +45,7 @@ class StepTime(StepWork):
     def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
         """Collectives that some row has, with the time of one call."""
         network = Network(self.layout, self.rates)
-        return [(term, network.seconds(term)) for term in terms_of(self.layout) if np.any(term.calls > 0)]
+        return [(term, network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
 
     @cached_property
     def _by_purpose(self) -> dict[str, Floats]:
