@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-
-from lcplan.suggest import hint
 
 _FOLDER = Path(__file__).with_name("keys")
 
@@ -26,5 +25,7 @@ def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _near(key: str, known: frozenset[str]) -> str:
-    words = hint(key, known)
-    return f" ({words.removeprefix('; ')})" if words.startswith("; did you mean") else ""
+    """The one nearest key of the same section, where one is near enough to be a slip of the pen."""
+    section = key.rpartition(".")[0]
+    near = get_close_matches(key, [name for name in known if name.rpartition(".")[0] == section], n=1, cutoff=0.8)
+    return f" (did you mean {near[0].removeprefix(f'{section}.')!r}?)" if near else ""

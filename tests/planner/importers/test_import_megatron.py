@@ -1,0 +1,137 @@
+"""``--from-megatron``: arguments as words, and what Megatron's validator lets through."""
+
+import pytest
+
+from lcplan.errors import BadInputError
+from planner.importers.megatron import parse, read
+from planner.trainers import Job
+
+RUN = """
+# a comment
+--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 \\
+  --group-query-attention --num-query-groups 8
+--seq-length 262144 --max-position-embeddings 262144 --position-embedding-type rope --rotary-base 500000
+--swiglu --disable-bias-linear --normalization RMSNorm --norm-epsilon 1e-5 --untie-embeddings-and-output-weights
+--vocab-size 128256
+--tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 16 --cp-comm-type p2p
+--use-megatron-fsdp --use-distributed-optimizer
+--micro-batch-size 1 --global-batch-size 8 --bf16
+--recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+"""
+
+AWARE = "--use-precision-aware-optimizer"
+
+
+@pytest.fixture
+def says(tmp_path):
+    def _says(text: str, devices: int | None = 32):
+        file = tmp_path / "args.txt"
+        file.write_text(text)
+        return read(str(file), devices)
+
+    return _says
+
+
+def job(imported, ask):
+    from lcplan.strategy import Mesh, Strategy
+
+    request = ask()
+    sizes = dict(part.split("=") for part in imported.options["mesh"].split(","))
+    strategy = Strategy(mesh=Mesh(**{axis: int(size) for axis, size in sizes.items()}), loss_chunk_tokens=1024)
+    return Job(request.model, request.hardware, request.workload, strategy)
+
+
+def test_everything_that_they_say(says):
+    imported = says(RUN)
+    options = imported.options
+    assert options["model"].name == "llama3-8b"
+    assert (options["seq"], options["mesh"]) == (262144, "data=1,fsdp=1,context=16,tensor=2")
+    assert (options["global_batch"], options["microbatches"]) == (8, (8,))
+    assert (options["scheme"], options["remat"], options["reduce_dtype"]) == (("ring-zigzag",), ("full",), ("fp32",))
+    assert imported.unknown == ()
+
+
+def test_the_ranks_beyond_tensor_and_context_are_fsdp_or_replicas(says):
+    text = RUN.replace("--context-parallel-size 16", "--context-parallel-size 2")
+    assert says(text).options["mesh"] == "data=1,fsdp=8,context=2,tensor=2"
+    copies = text + "--num-distributed-optimizer-instances 2"
+    assert says(copies).options["mesh"] == "data=2,fsdp=4,context=2,tensor=2"
+    plain = text.replace("--use-megatron-fsdp --use-distributed-optimizer", "")
+    assert says(plain).options["mesh"] == "data=8,fsdp=1,context=2,tensor=2"
+
+
+def test_zero_one_is_counted_as_what_it_keeps_whole(says, ask):
+    imported = says(RUN.replace("--use-megatron-fsdp", ""))
+    [sharding] = [d for d in imported.more(job(imported, ask)) if d.name == "sharding"]
+    model = imported.options["model"]
+    vectors = 32 * 2 * 4096 + 4096
+    per_tensor_rank = (model.parameters - vectors) / 2
+    # bf16 parameters and fp32 gradients whole, where the laws have fp32 gradients in 16 pieces
+    assert sharding.extra_bytes == round(6 * per_tensor_rank - 4 * per_tensor_rank / 16)
+
+
+def test_tensor_without_sequence_parallel_keeps_the_stream_whole(says, ask):
+    imported = says(RUN.replace("--sequence-parallel", ""))
+    [stream] = [d for d in imported.more(job(imported, ask)) if d.name == "residual-stream"]
+    # 16 sequences a microbatch of the request x 16384 tokens x 4096 wide x 32 layers in bf16, half of it beyond the laws
+    assert stream.extra_bytes == 16 * 16384 * 4096 * 32 * 2 // 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "value"),
+    [
+        ("--cp-comm-type p2p", "--cp-comm-type all_gather", "scheme", ("all-gather",)),
+        ("--cp-comm-type p2p", "--cp-comm-type a2a", "scheme", ("ulysses",)),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+         "--recompute-granularity selective --recompute-modules mlp layernorm", "remat", ("minimal",)),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "", "remat", ("none",)),
+        ("--bf16", "--bf16 --megatron-fsdp-grad-comm-dtype bf16", "reduce_dtype", ("bf16",)),
+        ("--bf16", f"--bf16 {AWARE} --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "moments_dtype", ("bf16",)),
+        ("--bf16", f"--bf16 {AWARE} --exp-avg-dtype bf16", "moments_dtype", ("fp32",)),
+    ],
+)  # fmt: skip
+def test_values(says, old, new, field, value):
+    assert says(RUN.replace(old, new)).options[field] == value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("p2p", "ptop", r"--cp-comm-type 'ptop' is none of Megatron's, which does not notice"),
+        ("p2p", "a2a+p2p", "no hierarchical one"),
+        ("--bf16", "--bf16 --pipeline-model-parallel-size 4", "pipeline-model-parallel-size=4: lcplan has no such axis"),
+        ("--bf16", "--bf16 --num-experts 8", "lcplan imports dense models"),
+        ("--context-parallel-size 16", "--context-parallel-size 5", "tensor x context = 10 does not divide --devices 32"),
+        ("--global-batch-size 8", "--global-batch-size many", "--global-batch-size many: not a whole number"),
+        ("--normalization RMSNorm", "", "lcplan models RMSNorm"),
+        ("--bf16", "--bf16 --save $DIR/x", "is a shell variable; write its value, lcplan runs no shell"),
+        ("# a comment", "torchrun pretrain_gpt.py", "stands before the first argument"),
+        ("--recompute-granularity full --recompute-method uniform", "--recompute-granularity selective --recompute-modules mpl",
+         "--recompute-modules 'mpl'; did you mean 'mlp'"),
+    ],
+)  # fmt: skip
+def test_what_lcplan_cannot_read_is_refused(says, old, new, message):
+    with pytest.raises(BadInputError, match=message):
+        says(RUN.replace(old, new))
+
+
+def test_devices_come_from_the_command_line(says):
+    with pytest.raises(BadInputError, match="takes the number of devices from its launcher; give --devices"):
+        says(RUN, None)
+
+
+def test_unknown_arguments_are_listed(says):
+    assert says(RUN + "--context-paralel-size 2 --mine x").unknown == (
+        "context-paralel-size (did you mean 'context-parallel-size'?)",
+        "mine",
+    )
+
+
+def test_without_sizes_the_model_is_left_to_the_user(says):
+    imported = says(RUN.replace("--vocab-size 128256", ""))
+    assert "model" not in imported.options
+    assert any("no --vocab-size" in note for note in imported.notes)
+
+
+def test_the_last_of_equal_arguments_wins_as_in_argparse():
+    assert parse("--a 1 --b --a 2 3 --c=4", "x") == {"a": ["2", "3"], "b": [], "c": ["4"]}
