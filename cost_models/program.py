@@ -80,7 +80,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "lcplan": STEP,
         "flash": Program(attention="flash", data_gradients="behind-backward"),
         "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed"}),
-        "paxml": _FLASH.model_copy(update={"attention": "unfused"}),
+        "paxml": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "torch-fsdp": _TORCH,
         "torch-eager": _TORCH.model_copy(update={"elementwise": "eager"}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),

@@ -98,7 +98,8 @@ class StepWork:
     def _layer_memory(self, stream_passes: float, width_passes: float) -> Floats:
         """Memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward widths."""
         layout = self.layout
-        stream = stream_passes * layout.stream_tokens * layout.setting.model.d_model
+        tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
+        stream = stream_passes * tokens * layout.setting.model.d_model
         widths = width_passes * layout.tokens * (layout.query_width + layout.kv_width + 1.5 * layout.ff_width)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.validate.predict import Prediction
 from planner.validate.score import Summary
+from planner.validate.specs import trainer_of
 from planner.validate.table import PublishedTable, Quantity
 
 Values = dict[Quantity, float | bool]
@@ -97,6 +98,7 @@ class TableResult:
         return {
             "name": self.table.name,
             "source": self.table.source.model_dump(mode="json"),
+            "unstated_program": trainer_of(self.table.source),
             "flop_convention": self.table.flop_convention,
             "noise_ratio": self.table.noise_ratio,
             "rows": [row.to_json() for row in self.rows],

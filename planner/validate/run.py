@@ -14,7 +14,7 @@ from planner.validate.excuse import NotModelledError
 from planner.validate.facts import Facts, facts_of
 from planner.validate.result import FittedOn, PairResult, RowResult, TableResult
 from planner.validate.score import Summary, errors, rank_correlation, summary, verdicts
-from planner.validate.specs import Specs
+from planner.validate.specs import Specs, trainer_of
 from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
 from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
 
@@ -56,7 +56,7 @@ def validate(table: PublishedTable, folder: Path) -> TableResult:
 
 
 def _facts(table: PublishedTable, folder: Path) -> tuple[tuple[Facts, ...], list[RowResult]]:
-    specs = Specs(table.name, folder)
+    specs = Specs(table.name, folder, unstated=trainer_of(table.source))
     facts: list[Facts] = []
     excused: list[RowResult] = []
     problems: list[str] = []

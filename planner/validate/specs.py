@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,19 +17,46 @@ from lcplan.model import ModelSpec
 from lcplan.suggest import hint
 from lcplan.userspec import hardware_from, model_from
 from planner.validate.excuse import NotModelledError
-from planner.validate.table import Row
+from planner.validate.table import Row, Source
 
 T = TypeVar("T")
 UNSTATED = "flash"
-"""The program of a row that states none: what published trainers have in common."""
+"""The program of a row that states none and whose source names no trainer: what published trainers have in common."""
+
+TRAINERS: tuple[tuple[str, str], ...] = (
+    ("maxtext", "maxtext"),
+    ("tpu-recipes", "maxtext"),
+    ("paxml", "paxml"),
+    ("torchtitan", "torch-compile"),
+    ("llm-foundry", "llm-foundry"),
+    ("internevo", "internevo"),
+    ("megatron-deepspeed", "megatron-deepspeed"),
+    ("megatron", "megatron"),
+    ("nemo", "megatron"),
+    ("deepspeed", "torch-fsdp"),
+    ("fsdp", "torch-compile"),
+    ("pytorch", "torch-compile"),
+)
+"""What a source's title or address says of its trainer, the first that stands in it."""
+
+
+def trainer_of(source: Source) -> str:
+    """The program of a table's rows that state none, by its source's own words."""
+    text = f"{source.title} {source.where}".lower()
+    words = {name for name, _ in TRAINERS if re.search(rf"(?<![a-z]){re.escape(name)}(?![a-z])", text)}
+    return next((program for name, program in TRAINERS if name in words), UNSTATED)
 
 
 class Specs:
-    """Models, hardware and programs that the rows of one table name; ``folder`` is where its file lies."""
+    """Models, hardware and programs that the rows of one table name.
 
-    def __init__(self, table: str, folder: Path) -> None:
+    ``folder`` is where the table's file lies, ``unstated`` the program of rows that state none.
+    """
+
+    def __init__(self, table: str, folder: Path, *, unstated: str = UNSTATED) -> None:
         self.table = table
         self.folder = folder
+        self.unstated = unstated
         self._read: dict[tuple[str, str], Any] = {}
 
     def _once(self, kind: str, *, stated: Any, read: Callable[[], T]) -> T:
@@ -99,9 +127,9 @@ class Specs:
             An unknown name or key.
         """
         stated = row.program
-        stated = UNSTATED if stated is None else stated
+        stated = self.unstated if stated is None else stated
         where = f"row {row.id}: program"
-        name = stated if isinstance(stated, str) else stated.get("base", UNSTATED)
+        name = stated if isinstance(stated, str) else stated.get("base", self.unstated)
         if name not in PROGRAMS:
             raise BadInputError(f"{where}: unknown trainer {name!r:.60}{hint(str(name), PROGRAMS)}")
         if isinstance(stated, str):

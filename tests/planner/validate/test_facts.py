@@ -9,7 +9,8 @@ from planner.validate.choices import Cases, choices
 from planner.validate.excuse import NotModelledError
 from planner.validate.facts import facts_of
 from planner.validate.read import table_of
-from planner.validate.specs import Specs
+from planner.validate.specs import Specs, trainer_of
+from planner.validate.table import Source
 
 
 def facts(tmp_path, **changes):
@@ -141,3 +142,24 @@ def test_choices_are_every_combination_the_plainest_first():
     assert len(found) == 15
     assert found[0] == {"remat": "full", "flop_convention": "model"}
     assert choices(()) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("title", "where", "program"),
+    [
+        ("NeMo performance summary", "docs", "megatron"),
+        ("Runs", "github NVIDIA/Megatron-LM", "megatron"),
+        ("Megatron-DeepSpeed GPT", "here", "megatron-deepspeed"),
+        ("DeepSpeed Ulysses", "here", "torch-fsdp"),
+        ("MaxText on GPUs", "github AI-Hypercomputer/maxtext", "maxtext"),
+        ("Phenomena of training", "here", "flash"),
+    ],
+)
+def test_a_sources_own_words_name_its_trainer(title, where, program):
+    assert trainer_of(Source(title=title, where=where)) == program
+
+
+def test_a_row_that_states_no_program_has_the_sources_trainer(tmp_path):
+    table = table_of(data(row()), "t")
+    found = facts_of(table.rows[0], Specs("made", tmp_path, unstated="megatron"))
+    assert found.program == PROGRAMS["megatron"]
