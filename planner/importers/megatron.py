@@ -60,7 +60,7 @@ def parse(text: str, file: str) -> Arguments:
     found: Arguments = {}
     name: str | None = None
     for word in words:
-        if word.startswith("--"):
+        if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             found[name] = [value] if equals else []
         elif "$" in word:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from math import prod
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 from lcplan_checker import answer
@@ -38,11 +39,17 @@ def _mesh(config: Any) -> dict[str, int]:
 
 
 def _remat(config: Any) -> str:
-    """The policy's name, refused where the decoder would refuse it."""
-    from maxtext.layers.nnx_decoders import NNXDecoder
+    """The policy's name, refused where the decoder would refuse it: the names that its own source compares with."""
+    import maxtext
 
-    stand_in = SimpleNamespace(config=config, minimal_policy=lambda **_: None)
-    NNXDecoder.get_remat_policy(stand_in)
+    source = Path(maxtext.__path__[0], "layers", "nnx_decoders.py").read_text(encoding="utf-8")
+    function = next(
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == "get_remat_policy"
+    )
+    compared = [inner for node in ast.walk(function) if isinstance(node, ast.Compare) for inner in ast.walk(node)]
+    known = {node.value for node in compared if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    if config.remat_policy not in known:
+        raise ValueError(f"remat_policy {config.remat_policy!r} is none of {', '.join(sorted(known))}")
     return str(config.remat_policy)
 
 
