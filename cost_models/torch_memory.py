@@ -112,7 +112,7 @@ class TorchMemory:
 
     @cached_property
     def _ring(self) -> Floats:
-        """A ring's buffers: keys and values in hand and in flight, their fp32 gradients likewise, the queries' fp32 gradient."""
+        """A ring's buffers: keys and values in hand and in flight, their fp32 gradients likewise, and the queries'."""
         layout = self.layout
         pair = 2.0 * layout.tokens * layout.kv_width
         held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
