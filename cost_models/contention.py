@@ -85,7 +85,7 @@ def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
     return share * np.maximum(hidden_s, 0.0)
 
 
-def hop_contention_seconds(layout: Layout, hop_s: Floats, kernel_s: Floats) -> Floats:
+def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -> Floats:
     """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
 
     ``share min(hop, kernel)``.

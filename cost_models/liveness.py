@@ -160,6 +160,17 @@ class LayerBackward:
         made = (model.up_matrices + 1) * self._fed + model.d_model * layout.query_width
         return layout.reduce_bytes * (self._matrices + made) * self._sharded
 
+    @cached_property
+    def loop(self) -> Floats:
+        """All that one turn of the loop over layers needs on TPU, gradients of the layer before apart.
+
+        Splash wants heads first, so queries and output are there twice; the cotangent of ``down`` stays gathered.
+        """
+        copies = (ATTENTION_OPERANDS - 1.0) * self.queries + np.where(self.layout.tensor > 1, self.stream, 0.0)
+        reduced = self.layout.reduce_bytes * self._fed * self._sharded
+        turn = self.feed_forward + copies + self.keys_at_rest + self.weights + reduced
+        return np.maximum(turn, self.attention + self.keys + self.attention_weights + reduced)
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -30,8 +30,12 @@ MEMORY_PARTS: tuple[str, ...] = (
     "collective_buffers",
 )
 
-PHASES: tuple[str, ...] = ("loss", "feed_forward_backward", "stream_backward", "attention_backward", "update")
-"""Moments that can need most: see cost_models.liveness."""
+PHASES: tuple[str, ...] = ("loss", "feed_forward_backward", "stream_backward", "attention_backward", "update", "loops")
+"""Moments that can need most: see cost_models.liveness. On TPU there is one, ``loops``."""
+
+TPU_TURNS = 2.0
+"""Turns of the loop over layers that XLA keeps room for on TPU: executables for v5p of libtpu 0.0.41 need twice what their own
+schedule shows of one (tests/cost_models/data/compiled_steps.json)."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,9 @@ class StepMemory:
         return FP32_BYTES * (self._layer_elements + self._table)
 
     def phases(self) -> dict[str, dict[str, Floats]]:
-        """What each of ``PHASES`` holds beyond the persistent state."""
+        """What each of ``PHASES`` holds beyond the persistent state, of those that the hardware has."""
+        if self.layout.setting.hardware.kind == "tpu":
+            return {"loops": self._loops()}
         layer, loss = LayerBackward(self.layout), Loss(self.layout)
         in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
         return {
@@ -145,6 +151,23 @@ class StepMemory:
             "update": {"grads": FP32_BYTES * self._elements},
         }
 
+    def _loops(self) -> dict[str, Floats]:
+        """XLA on TPU gives the loss and the loop over layers buffers of their own, so that one follows the other in no moment.
+
+        Layers' weights are cast once, before the loops; whole tables of the embedding's gradient stay, one that microbatches
+        add up and one of this microbatch.
+        """
+        layout, layer, loss = self.layout, LayerBackward(self.layout), Loss(self.layout)
+        tables = np.where(layout.microbatches > 1, 2.0, 1.0) * layout.reduce_bytes * loss.table
+        return {
+            "grads": self._summed + self._layers,
+            "saved_activations": self.saved_activations,
+            "working_set": TPU_TURNS * layer.loop,
+            "logits_loss": loss.gradient + layout.activation_bytes * loss.table,
+            "gathered_weights": layout.gather_bytes * self._layer_elements,
+            "collective_buffers": tables,
+        }
+
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
@@ -152,9 +175,10 @@ class StepMemory:
         phase = sums.argmax(axis=0)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
-        for code, name in enumerate(PHASES):
-            binds = phase == code
-            for part, size in held[name].items():
+        for row, sizes in enumerate(held.values()):
+            binds = phase == row
+            for part, size in sizes.items():
                 np.copyto(parts[part], size, where=binds)
         total = self.params + self.optimizer + self.batch + sums.max(axis=0)
-        return parts, total, phase.astype(np.int8)
+        codes = np.array([PHASES.index(name) for name in held], dtype=np.int8)
+        return parts, total, codes[phase]

@@ -168,7 +168,7 @@ class StepTime(StepWork):
         total = total + self.passes * lost
         for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
-                total = total + term.calls * hop_contention_seconds(self.layout, hop, forward.later_s)
+                total = total + term.calls * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
         return total
 
     @cached_property

@@ -36,7 +36,7 @@ Examples:
 )
 @click.option("--page", metavar="FILE", help="Write the results of all bundled tables as a Markdown page instead.")
 @output_format
-def command(tables: tuple[str, ...], page: str | None, output: str) -> int:
+def command(*, tables: tuple[str, ...], page: str | None, output: str) -> int:
     """Hold the laws' predictions against published measurements.
 
     Every row of a table is modelled or says why it is not. What a source leaves open is chosen once for its whole table, shown,

@@ -55,7 +55,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
     _excuse(row)
     model, hardware = specs.model(row), specs.hardware(row)
     mesh, free = _mesh(row.strategy.mesh, row.devices)
-    _check_heads(row, mesh, model)
+    _check_heads(row, mesh=mesh, model=model)
     if row.strategy.backend not in {None, *BACKENDS}:
         raise BadInputError(
             f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
@@ -93,7 +93,7 @@ def _check_remat(row: Row) -> None:
         )
 
 
-def _check_heads(row: Row, mesh: dict[AxisName, int], model: ModelSpec) -> None:
+def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> None:
     """Ulysses gives each rank whole heads; a source that ran out of ranks says out of memory."""
     ranks = mesh.get("context", 1) * mesh.get("tensor", 1)
     if row.strategy.scheme == "ulysses" and model.heads % ranks:

@@ -27,7 +27,7 @@ CONVENTIONS = {
 }
 
 
-def predict(cases: Sequence[Case], parts: Sequence[Part], memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
+def predict(cases: Sequence[Case], parts: Sequence[Part], *, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
     """For each case its prediction by FLOP convention (``CONVENTIONS``); equal settings are priced in one go."""
     groups: dict[tuple[int, Part], list[int]] = defaultdict(list)
     for index, (case, part) in enumerate(zip(cases, parts, strict=True)):
@@ -44,21 +44,21 @@ def predict(cases: Sequence[Case], parts: Sequence[Part], memory_figure: MemoryF
 
 def _priced(setting: Setting, table: StrategyTable, *, part: Part, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
     if part == "step":
-        return _steps(setting, table, memory_figure)
+        return _steps(setting, table, memory_figure=memory_figure)
     if part.startswith("layer"):
-        return _layer(setting, table, part)
-    return _attention(setting, table, part)
+        return _layer(setting, table, part=part)
+    return _attention(setting, table, part=part)
 
 
-def _layer(setting: Setting, table: StrategyTable, part: Part) -> list[dict[str, Prediction]]:
+def _layer(setting: Setting, table: StrategyTable, *, part: Part) -> list[dict[str, Prediction]]:
     forward, backward = layer_pass_seconds(setting, table)
     seconds = forward if part == "layer-forward" else backward
     return [{name: {"step_s": float(value)} for name in CONVENTIONS} for value in seconds]
 
 
-def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
+def _steps(setting: Setting, table: StrategyTable, *, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
     priced = estimate(setting, table)
-    memory = _memory(setting, priced, memory_figure)
+    memory = _memory(setting, priced, figure=memory_figure)
     rates = {name: getattr(priced, column) for name, column in CONVENTIONS.items()}
     devices = table.devices
     need = (priced.total_bytes + priced.allowance_bytes) / setting.budget_bytes
@@ -78,7 +78,7 @@ def _steps(setting: Setting, table: StrategyTable, memory_figure: MemoryFigure) 
     ]
 
 
-def _memory(setting: Setting, priced: EstimateTable, figure: MemoryFigure) -> Floats:
+def _memory(setting: Setting, priced: EstimateTable, *, figure: MemoryFigure) -> Floats:
     """What a source calls its peak: the executable's need, then with workspaces, then with communicators and context."""
     if figure == "device":
         hardware = setting.hardware
@@ -90,7 +90,7 @@ def _memory(setting: Setting, priced: EstimateTable, figure: MemoryFigure) -> Fl
     return priced.total_bytes
 
 
-def _attention(setting: Setting, table: StrategyTable, part: Part) -> list[dict[str, Prediction]]:
+def _attention(setting: Setting, table: StrategyTable, *, part: Part) -> list[dict[str, Prediction]]:
     forward, backward = attention_pass_seconds(setting, table)
     seconds = {"attention": forward + backward, "attention-forward": forward, "attention-backward": backward}[part]
     share = {"attention": 1.0, "attention-forward": 1 / 3.5, "attention-backward": 2.5 / 3.5}[part]

@@ -91,7 +91,7 @@ def _left_out(
     free = bool(constants) or len(trials.trials) > 1
     if not free or len(facts) < 2:
         return {}
-    tried = try_all(table, facts, _grid(constants, rows=len(facts) * len(trials.trials))) if constants else trials
+    tried = try_all(table, facts, constants=_grid(constants, rows=len(facts) * len(trials.trials))) if constants else trials
     found = tried.left_out()
     there = ~np.isnan(found)
     return {name: float(found[there[:, i], i].mean()) for i, name in enumerate(CHOSEN_BY) if there[:, i].any()}
@@ -114,7 +114,7 @@ def _summaries(rows: list[RowResult], left_out: dict[Quantity, float]) -> dict[Q
             continue
         measured, predicted = [[float(getattr(row, side)[name]) for row in there] for side in ("measured", "predicted")]
         ranks = None if name == "fits" else rank_correlation(measured, predicted)
-        entry = summary([row.error_ratio[name] for row in there], ranks, left_out.get(name))
+        entry = summary([row.error_ratio[name] for row in there], ranks=ranks, leave_one_out=left_out.get(name))
         if name == "fits":
             needs = [float(row.predicted["budget_ratio"]) for row in there]
             entry = replace(entry, outside_band=verdicts([row.error_ratio[name] for row in there], needs))

@@ -67,7 +67,7 @@ class Summary:
         return plain | (vars(self.outside_band) if self.outside_band is not None else {})
 
 
-def summary(signed: Sequence[float], ranks: float | None, leave_one_out: float | None = None) -> Summary:
+def summary(signed: Sequence[float], *, ranks: float | None, leave_one_out: float | None = None) -> Summary:
     """The summary of signed errors; ``ranks`` is their rows' rank correlation."""
     values = np.asarray(signed, dtype=np.float64)
     return Summary(

@@ -80,7 +80,7 @@ def open_fields(table: PublishedTable, facts: Sequence[Facts]) -> tuple[str, ...
     return tuple(found)
 
 
-def try_all(table: PublishedTable, facts: tuple[Facts, ...], constants: Sequence[Constants | None] = (None,)) -> Trials:
+def try_all(table: PublishedTable, facts: tuple[Facts, ...], *, constants: Sequence[Constants | None] = (None,)) -> Trials:
     """Price every choice under each of ``constants`` (None: the published ones)."""
     fields = open_fields(table, facts)
     options = choices(fields)
@@ -90,7 +90,7 @@ def try_all(table: PublishedTable, facts: tuple[Facts, ...], constants: Sequence
         made = [tuple(_with(cases.case(fact, choice), values) for fact in facts) for choice in options]
         flat = [case for row_cases in made for case in row_cases]
         parts = [fact.row.workload.part for fact in facts] * len(options)
-        priced = predict(_shared(flat), parts, table.memory_figure)
+        priced = predict(_shared(flat), parts, memory_figure=table.memory_figure)
         for index, choice in enumerate(options):
             name = choice.get("flop_convention", table.flop_convention if table.flop_convention != "unknown" else "model")
             rows = priced[index * len(facts) : (index + 1) * len(facts)]

@@ -45,7 +45,7 @@ def test_a_permute_holds_32_of_152_multiprocessors_of_a_gb200():
 def test_a_hop_costs_its_share_for_as_long_as_it_runs_beside_the_kernel():
     layout = layout_of(ring("nccl"), ring("nccl"), ring("nvshmem"))
     hop, kernel = np.array([100e-6, 100e-6, 100e-6]), np.array([1e-3, 40e-6, 1e-3])
-    lost = hop_contention_seconds(layout, hop, kernel)
+    lost = hop_contention_seconds(layout, hop_s=hop, kernel_s=kernel)
     share = 32 / 152
     assert lost == pytest.approx([share * 100e-6, share * 40e-6, 0.0])
 

@@ -17,7 +17,7 @@ def test_a_verdict_is_right_unsafe_or_too_careful(measured, predicted, error):
 
 
 def test_a_summary_by_hand():
-    found = summary([0.1, -0.3, 0.05], 0.5, 0.2)
+    found = summary([0.1, -0.3, 0.05], ranks=0.5, leave_one_out=0.2)
     assert found.rows == 3
     assert found.mean_abs_error_ratio == pytest.approx(0.15)
     assert found.bias_ratio == pytest.approx(-0.05)
