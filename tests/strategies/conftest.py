@@ -1,7 +1,12 @@
-"""Eight host devices: set before jax is imported anywhere in this process."""
+"""Eight host devices for this process, and for no process that other tests start.
+
+jax reads its settings when it makes its backend, once; so that is done here, and the environment is put back.
+"""
 
 import os
-import sys
+from unittest import mock
+
+import jax
 
 _FLAGS = (
     "--xla_force_host_platform_device_count=8",
@@ -10,6 +15,6 @@ _FLAGS = (
     "--xla_llvm_disable_expensive_passes=true",
 )
 
-if "jax" not in sys.modules:
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()
+with mock.patch.dict(os.environ, XLA_FLAGS=" ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()):
+    jax.config.update("jax_platforms", "cpu")
+    assert len(jax.devices()) == 8
