@@ -13,9 +13,9 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.kept import on_device_bytes
 from cost_models.layout import Floats, Layout
 from cost_models.liveness import FP32_BYTES, LayerBackward, Loss
-from lcplan.remat import NAMED_TENSORS
 
 MEMORY_PARTS: tuple[str, ...] = (
     "params",
@@ -79,23 +79,7 @@ class StepMemory:
     @cached_property
     def saved_activations(self) -> Floats:
         """Residual stream entering each layer, and what the remat policy keeps of each."""
-        layout = self.layout
-        stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
-        token = layout.activation_bytes * layout.tokens
-        sizes: dict[str, Floats] = {
-            "query": token * layout.query_width,
-            "key": token * layout.kv_width,
-            "value": token * layout.kv_width,
-            "context": token * layout.query_width,
-            "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
-            "attention_out": stream,
-            "gate": token * layout.ff_width,
-            "up": token * layout.ff_width,
-        }
-        kept = stream
-        for name in NAMED_TENSORS:
-            kept = kept + sizes[name] * layout.saves(name)
-        return layout.setting.model.layers * kept
+        return on_device_bytes(self.layout)
 
     @cached_property
     def _summed(self) -> Floats:

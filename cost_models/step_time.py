@@ -12,6 +12,7 @@ from cost_models.collectives import Term, terms_of
 from cost_models.contention import by_nccl, hidden_contention_seconds, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputes_attention
 from cost_models.host import host_wait_seconds
+from cost_models.kept import offload_seconds
 from cost_models.layout import Floats
 from cost_models.network import Network
 from cost_models.overlap import behind_backward_seconds
@@ -173,10 +174,14 @@ class StepTime(StepWork):
 
     @cached_property
     def overhead(self) -> Floats:
-        """Kernels of the ring that cannot start before the last ended: one least kernel time a ring step and pass."""
+        """Kernels of the ring that cannot start before the last ended, one least kernel time a ring step and pass; waits for
+        the host, and for its memory."""
         again = recomputes_attention(self.layout)
         ring = self.floor_s * self.passes * (self.forward_attention.later + 1.0) * (2.0 + again)
-        return ring + self._host_wait if self.layout.setting.program.dispatch == "eager" else ring
+        program = self.layout.setting.program
+        if program.offloaded:
+            ring = ring + self.passes * np.maximum(offload_seconds(self.layout) - self.layer_forward - self.layer_backward, 0.0)
+        return ring + self._host_wait if program.dispatch == "eager" else ring
 
     @property
     def _host_wait(self) -> Floats:

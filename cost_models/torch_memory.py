@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.kept import LAYER_IN, kept_bytes
 from cost_models.layout import Floats, Layout
 from cost_models.memory import MEMORY_PARTS, PHASES
 
@@ -86,21 +87,10 @@ class TorchMemory:
     def saved_activations(self) -> Floats:
         """What lives from the forward to the backward pass: everything, or each layer's input and what is kept by name."""
         layout = self.layout
-        token = layout.activation_bytes * layout.tokens
-        sizes: dict[str, Floats] = {
-            "query": token * layout.query_width,
-            "key": token * layout.kv_width,
-            "value": token * layout.kv_width,
-            "context": token * layout.query_width,
-            "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
-            "attention_out": self._stream,
-            "gate": token * layout.ff_width,
-            "up": token * layout.ff_width,
-        }
-        everything = np.logical_and.reduce([layout.saves(name) for name in sizes])
-        kept = self._stream + sum(
-            (size * layout.saves(name) for name, size in sizes.items()), start=np.zeros(len(layout.table))
-        )
+        sizes = kept_bytes(layout) | {LAYER_IN: self._stream}
+        sizes["attention_out"] = self._stream * layout.saves("attention_out")
+        everything = np.logical_and.reduce([layout.saves(name) for name in sizes if name != LAYER_IN])
+        kept = sum(sizes.values(), start=np.zeros(len(layout.table)))
         return layout.setting.model.layers * np.where(everything, self.layer_activations, kept)
 
     @cached_property

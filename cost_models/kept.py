@@ -1,0 +1,92 @@
+"""What one layer keeps for the backward pass by name (lcplan.remat), on the device or in the host's memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.layout import Floats, Layout
+from lcplan.remat import NAMED_TENSORS
+
+FP32_BYTES = 4.0
+LAYER_IN = "layer_in"
+"""The residual stream entering a layer, which every policy keeps."""
+
+
+def kept_bytes(layout: Layout) -> dict[str, Floats]:
+    """Size of each tensor that one layer and microbatch keep, ``layer_in`` among them; 0 where the policy does not keep it.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    dict of ndarray, shape [n]
+        By name [bytes per device and layer].
+
+    Notes
+    -----
+    Source: lcplan/remat.py and docs/step.md for what each name is.
+    """
+    stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
+    token = layout.activation_bytes * layout.tokens
+    sizes: dict[str, Floats] = {
+        "query": token * layout.query_width,
+        "key": token * layout.kv_width,
+        "value": token * layout.kv_width,
+        "context": token * layout.query_width,
+        "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
+        "attention_out": stream,
+        "gate": token * layout.ff_width,
+        "up": token * layout.ff_width,
+    }
+    return {LAYER_IN: stream, **{name: sizes[name] * layout.saves(name) for name in NAMED_TENSORS}}
+
+
+def on_device_bytes(layout: Layout) -> Floats:
+    """What a step's layers keep on the device: all that is kept but for what is offloaded.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        All layers of one microbatch [bytes per device].
+
+    Notes
+    -----
+    Source: ``kept_bytes``; the setting's program says what is offloaded.
+    """
+    away = layout.setting.program.offloaded
+    kept = [size for name, size in kept_bytes(layout).items() if name not in away]
+    return layout.setting.model.layers * sum(kept, start=np.zeros(len(layout.table)))
+
+
+def offload_seconds(layout: Layout) -> Floats:
+    """Time to write what is offloaded to the host and to read it back.
+
+    ``2 b / B``, one way each.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device's ``host_oneway_bytes_per_s`` is B.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Transfers of one layer and microbatch [s]; 0 where nothing is offloaded or the host link is not known.
+
+    Notes
+    -----
+    Ignores that devices of one host share its memory. Source: docs/tables.md, ``offloaded``.
+    """
+    link = layout.setting.hardware.device.host_oneway_bytes_per_s
+    away = [size for name, size in kept_bytes(layout).items() if name in layout.setting.program.offloaded]
+    if link is None or not away:
+        return np.zeros(len(layout.table))
+    return 2.0 * sum(away, start=np.zeros(len(layout.table))) / link.value

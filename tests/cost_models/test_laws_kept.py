@@ -1,0 +1,53 @@
+import pytest
+
+from cost_models.estimate import estimate
+from cost_models.kept import kept_bytes, offload_seconds, on_device_bytes
+from cost_models.layout import Layout
+from cost_models.program import Program
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+
+
+def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100"):
+    spec = hardware(machine)
+    work = Workload(seq_len=8192, global_batch=8)
+    setting = Setting(model("llama3-8b"), spec, work, spec.usable_bytes, program or Program())
+    return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), remat=remat)]))
+
+
+def test_sizes_by_hand():
+    kept = {name: float(size[0]) for name, size in kept_bytes(layout_of()).items()}
+    token = 2 * 8192  # bf16
+    assert kept["layer_in"] == token * 4096
+    assert kept["query"] == token * 4096
+    assert kept["key"] == token * 1024
+    assert kept["lse"] == 4 * 8192 * 32
+    assert kept["gate"] == 0.0  # the policy does not keep it
+
+
+def test_what_is_offloaded_is_gone_from_the_device_and_not_repeated():
+    away = Program(offloaded=("query", "key", "value", "layer_in"))
+    here, there = layout_of(), layout_of(away)
+    gone = sum(float(kept_bytes(here)[name][0]) for name in away.offloaded)
+    assert on_device_bytes(here)[0] - on_device_bytes(there)[0] == pytest.approx(32 * gone)
+    same = [estimate(x.setting, x.table).time_s["recompute"][0] for x in (here, there)]
+    assert same[0] == same[1]
+
+
+def test_transfers_go_both_ways_over_the_host_link():
+    layout = layout_of(Program(offloaded=("query",)))
+    link = layout.setting.hardware.device.host_oneway_bytes_per_s.value
+    assert offload_seconds(layout)[0] == pytest.approx(2 * 2 * 8192 * 4096 / link)
+    assert offload_seconds(layout_of())[0] == 0.0
+
+
+def test_transfers_that_outlast_a_layer_are_exposed():
+    fast = layout_of(Program(offloaded=("query",)))
+    link = fast.setting.hardware.device.host_oneway_bytes_per_s
+    device = fast.setting.hardware.device.model_copy(update={"host_oneway_bytes_per_s": link.model_copy(update={"value": 1e8})})
+    spec = fast.setting.hardware.model_copy(update={"device": device})
+    slow = Setting(fast.setting.model, spec, fast.setting.workload, spec.usable_bytes, fast.setting.program)
+    assert estimate(slow, fast.table).step_s[0] > 2 * estimate(fast.setting, fast.table).step_s[0]
