@@ -82,7 +82,9 @@ def _fitted(results: Sequence[TableResult]) -> Iterator[str]:
     yield "| table | fitted on it | TFLOP/s count | source |\n|---|---|---|---|"
     for result in results:
         source = result.table.source
-        shown = [f"{entry.name} = {_value(entry.value)}" for entry in result.fitted]
+        shown = [
+            f"{entry.name} = {_value(entry.value)}" if entry.kind != "interpretation" else entry.name for entry in result.fitted
+        ]
         cells = [result.table.name, "; ".join(shown) or "-", result.table.flop_convention, f"{source.title}. {source.where}"]
         yield f"| {' | '.join(cells)} |"
     yield ""

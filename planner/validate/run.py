@@ -51,7 +51,11 @@ def validate(table: PublishedTable, folder: Path) -> TableResult:
         rows=ordered,
         pairs=_pairs(table.pairs, rows),
         summary=_summaries([rows[fact.row.id] for fact in facts], left_out),
-        fitted=(*_fitted_constants(constants), *_fitted_choices(open_fields(table, facts), best)),
+        fitted=(
+            *_fitted_constants(constants),
+            *_fitted_choices(open_fields(table, facts), best),
+            *(FittedOn(text, "as the table has it", "choice", "interpretation") for text in table.interpreted),
+        ),
     )
 
 

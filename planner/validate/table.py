@@ -120,5 +120,7 @@ class PublishedTable(Frozen):
     memory_figure: MemoryFigure = "allocated"
     noise_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     notes: tuple[str, ...] = ()
+    interpreted: tuple[str, ...] = ()
+    """What whoever wrote the table decided with its rows in view, where the source is silent or can be read in two ways."""
     rows: tuple[Row, ...]
     pairs: tuple[Pair, ...] = ()

@@ -176,3 +176,8 @@ def test_every_row_of_every_bundled_table_is_modelled_or_excused():
         rows, modelled = rows + len(table.rows), modelled + result.modelled
     assert modelled >= 300
     assert rows > 3000
+
+
+def test_what_a_tables_writer_decided_counts_as_fitted(tmp_path):
+    result = run(tmp_path, row(), interpreted=["the network is 100 Gb/s a GPU"])
+    assert [(entry.name, entry.kind) for entry in result.fitted] == [("the network is 100 Gb/s a GPU", "interpretation")]
