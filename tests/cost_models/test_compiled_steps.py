@@ -1,0 +1,58 @@
+"""The memory law against what the targets' own compilers said of whole steps (``python benchmarks/compile_grid.py``)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cost_models.estimate import estimate
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Strategy
+from lcplan.workload import Workload
+
+ROWS = json.loads((Path(__file__).parent / "data" / "compiled_steps.json").read_text())["rows"]
+WORST, MEAN, STATE = 0.10, 0.02, 0.01
+
+
+def modelled(row):
+    machine = hardware(row["hardware"])
+    workload = Workload(seq_len=row["seq_len"], global_batch=row["global_batch"])
+    setting = Setting(model(row["model"]), machine, workload, machine.usable_bytes)
+    return estimate(setting, StrategyTable.from_strategies([Strategy.model_validate(row["strategy"])])).row(0)["memory_bytes"]
+
+
+def named(row):
+    strategy = Strategy.model_validate(row["strategy"])
+    return f"{row['hardware']}-{row['model']}-{row['seq_len'] // 1024}k-{strategy.label}".replace(" ", ",")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_total_and_state_of_a_compiled_step(row):
+    memory = modelled(row)
+    state = memory["params"] + memory["optimizer"] + memory["batch"]
+    assert state == pytest.approx(row["argument_bytes"], rel=STATE)
+    assert memory["total"] == pytest.approx(row["total_bytes"], rel=WORST)
+
+
+@pytest.mark.parametrize("kind", ["gb200", "dgx-h100", "tpu-v5p"])
+def test_mean_error_and_bias_on_each_machine(kind):
+    errors = np.array([modelled(row)["total"] / row["total_bytes"] - 1 for row in ROWS if row["hardware"].startswith(kind)])
+    assert len(errors) >= 4
+    assert np.abs(errors).mean() <= MEAN
+    assert abs(errors.mean()) <= MEAN
+
+
+def test_what_was_compiled_adds_up():
+    for row in ROWS:
+        parts = row["argument_bytes"] + row["output_bytes"] + row["temp_bytes"] - row["alias_bytes"]
+        assert row["total_bytes"] == parts
+
+
+def test_the_grid_reaches_every_scheme_policy_and_machine():
+    strategies = [Strategy.model_validate(row["strategy"]) for row in ROWS]
+    assert {s.scheme for s in strategies} == {"ring", "ring-zigzag", "all-gather", "ulysses"}
+    assert {s.remat for s in strategies} == {"full", "save-attention", "save-qkv", "minimal", "none"}
+    assert len({row["model"] for row in ROWS}) >= 5
