@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,51 +70,62 @@ def python_of(name: str, given: str | None) -> str:
 
 
 def check_export(export: Export, folder: Path, python: str | None = None) -> CheckResult:
-    """Run the checker of the export's trainer on the files in ``folder``.
+    """What the trainer's own code says of the files in ``folder``.
 
     Raises
     ------
     StageFailedError
         The package is not installed in that Python, or the checker gave no answer (with its last words).
     """
-    name, job = export.translation.trainer.name, export.translation.job
+    return check_exports([(export, folder)], python)[0]
+
+
+def check_exports(exports: Sequence[tuple[Export, Path]], python: str | None = None) -> list[CheckResult]:
+    """The same for many exports to one trainer, in one process that imports it once."""
+    name = exports[0][0].translation.trainer.name
     command = python_of(name, python)
     script = CHECKERS / f"check_{'own_step' if name == 'jax' else name}.py"
-    request = {"file": str(folder / FILES[name]), **_request(name, export, folder)}
-    data = run_checker(command, script, request=request, environment=_environment(export))
-    if data["version"] == "not installed":
+    answers = run_checker(command, script, [_request(name, export, folder) for export, folder in exports])
+    if answers[0]["version"] == "not installed":
         raise StageFailedError(
-            f"{data['package']} is not installed in {command}; give its Python with --toolchain, or set "
+            f"{answers[0]['package']} is not installed in {command}; give its Python with --toolchain, or set "
             f"LCPLAN_{name.upper()}_PYTHON"
         )
-    mismatches = tuple(_mismatches(data["facts"], job)) if data["accepted"] else ()
-    return CheckResult(**data, python=command, mismatches=mismatches)
+    return [_result(data, export, command) for data, (export, _) in zip(answers, exports, strict=True)]
 
 
-def run_checker(python: str, script: Path, *, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
-    """The answer of one checker process."""
+def _result(data: dict[str, Any], export: Export, python: str) -> CheckResult:
+    mismatches = tuple(_mismatches(data["facts"], export.translation.job)) if data["accepted"] else ()
+    return CheckResult(**data, python=python, mismatches=mismatches)
+
+
+def run_checker(python: str, script: Path, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers of one checker process, one a request."""
     try:
         done = subprocess.run(
-            [python, str(script), json.dumps(request)],
-            env=clean_environment(tuple(environment.items())),
+            [python, str(script), json.dumps(requests)],
+            env=clean_environment(tuple(requests[0].get("environment", {}).items())),
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=TIMEOUT_S * len(requests),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StageFailedError(f"{python}: the check did not run: {error}") from None
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if not lines:
+    if len(lines) != len(requests):
         words = " ".join((done.stderr or done.stdout).split())[-600:]
         raise StageFailedError(f"{python}: the check ended with code {done.returncode} and no answer: {words}")
-    answer: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
-    return answer
+    return [json.loads(line.removeprefix(MARK)) for line in lines]
 
 
 def _request(name: str, export: Export, folder: Path) -> dict[str, Any]:
     job = export.translation.job
-    request: dict[str, Any] = {"devices": job.strategy.devices}
+    request: dict[str, Any] = {
+        "file": str(folder / FILES[name]),
+        "devices": job.strategy.devices,
+        "environment": _environment(export),
+    }
     if name == "maxtext" and job.hardware.kind == "tpu":
         request["overrides"] = topology_words(job)
     if name == "megatron":

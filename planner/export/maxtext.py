@@ -176,7 +176,7 @@ def _attention(job: Job) -> dict[str, Any]:
         return keys
     strategy, balanced = SCHEMES[job.strategy.scheme]
     if tpu and strategy in ("ring", "ulysses"):
-        keys |= {"use_tokamax_splash": True, "use_jax_splash": False}
+        keys |= {"use_tokamax_splash": True, "use_jax_splash": False, "dq_reduction_steps": 3}
     return keys | {"context_parallel_strategy": strategy, "context_parallel_load_balance": balanced}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +10,7 @@ from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
 from lcplan.plan import Evidence, Plan
+from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
 from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
 from planner.screen import broken_rules
@@ -65,7 +66,11 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     job = Job(plan.request.model, plan.request.hardware, plan.request.workload, plan.strategy)
     if name == "jax" and not jax:
         jax = plan.toolchain.get("jax", "")
-    translation = translate(target, job, fits=lambda strategy: fits_budget(plan, strategy), jax=jax)
+
+    def possible(strategy: Strategy) -> bool:
+        return fits_budget(plan, strategy) and not trainer_refusals(target, replace(job, strategy=strategy), plan)
+
+    translation = translate(target, job, fits=possible, jax=jax)
     refused = trainer_refusals(target, translation.job, plan)
     if refused:
         raise BadInputError([f"{name}: {reason}" for reason in refused])

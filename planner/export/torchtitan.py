@@ -88,7 +88,8 @@ def _head(translation: Translation) -> str:
 
 
 def _base(model: ModelSpec) -> str:
-    return "qwen3_8b" if package(model) == "qwen3" else "llama3_8b"
+    """The shipped configuration that is changed: any of the package's dense ones."""
+    return "qwen3_14b" if package(model) == "qwen3" else "llama3_8b"
 
 
 def _function(job: Job) -> str:

@@ -77,7 +77,8 @@ class Difference(Frozen):
 class Knob:
     """A knob as a trainer has it. ``runs``: for each of lcplan's values what the trainer runs, first choice first.
 
-    Several choices: the first that fits the budget is taken (a larger set of saved tensors, else full recomputation).
+    Several choices: the first that fits the budget and breaks no rule of the trainer is taken (a larger set of saved tensors,
+    else full recomputation; an all-to-all where heads allow it, else a ring).
     """
 
     runs: Mapping[str, tuple[str, ...]]
@@ -85,8 +86,8 @@ class Knob:
     """Said wherever the value changes."""
 
     def exact(self, value: str) -> bool:
-        """Whether the trainer runs ``value`` itself."""
-        return self.runs[value] == (value,)
+        """Whether the trainer runs ``value`` itself (where its rules allow it)."""
+        return self.runs[value][0] == value
 
     @property
     def values(self) -> tuple[str, ...]:

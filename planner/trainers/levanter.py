@@ -22,7 +22,7 @@ from planner.trainers.common_rules import keeps_more, kv_heads_rule, whole_strea
 from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
 
 JAX = "0.11.2"
-MODEL_TYPES: Mapping[str, str] = MappingProxyType({"llama": "llama", "mistral": "mistral", "qwen2": "qwen", "qwen3": "qwen3"})
+MODEL_TYPES: Mapping[str, str] = MappingProxyType({"llama": "llama", "mistral": "llama", "qwen2": "qwen", "qwen3": "qwen3"})
 
 
 def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:

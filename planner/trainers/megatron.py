@@ -25,8 +25,8 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Megatron has it."""
     return {
         "scheme": Knob(
-            as_is(*SCHEMES) | instead("ring-zigzag", of=("ring",)),
-            "Megatron's context parallelism is always zigzag (2 x context chunks)",
+            as_is(*SCHEMES) | instead("ring-zigzag", of=("ring",)) | instead("ulysses", "ring-zigzag", of=("ulysses",)),
+            "Megatron's rings are always zigzag (2 x context chunks), and its all-to-all does not replicate key/value heads",
         ),
         "remat": Knob(
             as_is("full", "minimal", "none") | instead("minimal", "full", of=("save-attention", "save-qkv")),

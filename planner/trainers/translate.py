@@ -37,7 +37,7 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
     job
         As planned.
     fits
-        Whether a strategy fits the budget; decides between several ways to run a knob's value.
+        Whether the trainer can run a strategy within the budget; decides between several ways to run a knob's value.
     jax
         The trainer's jax version where it differs from the verified one.
 

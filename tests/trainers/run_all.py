@@ -7,6 +7,7 @@ Python (see setup_venvs.sh) are left out and named.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -17,48 +18,46 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planner" / "export"))
 from export_plans import plans
 from real_trainers import VENVS, real_python
 
-from lcplan.errors import BadInputError, LcplanError
-from planner.export.check import check_export
+from lcplan.errors import BadInputError
+from lcplan.plan import Plan
+from planner.export.check import check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan
 
 START, END = "<!-- last run -->", "<!-- /last run -->"
 
 
-def cell(plan, trainer: str, python: str) -> tuple[str, str]:
-    """One plan under one trainer: ``taken``, ``refused`` by lcplan, or what went wrong; and the package's version."""
-    try:
-        export = export_plan(plan, trainer)
-    except BadInputError:
-        return "refused", ""
-    with tempfile.TemporaryDirectory() as folder:
-        write_export(Path(folder), export.files)
-        try:
-            result = check_export(export, Path(folder), python)
-        except LcplanError as error:
-            return f"failed: {error}", ""
-    changed = sum(difference.field is not None for difference in export.translation.differences)
-    taken = f"taken, {changed} changed" if changed else "taken"
-    return (taken if result.good else f"not taken: {result.said or '; '.join(result.mismatches)}"), result.version
+def column(shared: dict[str, Plan], trainer: str, python: str) -> tuple[dict[str, str], str]:
+    """Every plan under one trainer: ``taken``, ``refused`` by lcplan, or what went wrong; and the package's version."""
+    cells = dict.fromkeys(shared, "refused")
+    with tempfile.TemporaryDirectory() as root:
+        exports = {}
+        for name, plan in shared.items():
+            with contextlib.suppress(BadInputError):
+                export = export_plan(plan, trainer)
+                write_export(Path(root, name), export.files)
+                exports[name] = (export, Path(root, name))
+        results = check_exports(list(exports.values()), python)
+    for (name, (export, _)), result in zip(exports.items(), results, strict=True):
+        changed = sum(difference.field is not None for difference in export.translation.differences)
+        taken = f"taken, {changed} changed" if changed else "taken"
+        cells[name] = taken if result.good else f"not taken: {result.said or '; '.join(result.mismatches)}"
+        print(f"{trainer}: {name}: {cells[name]}", file=sys.stderr, flush=True)
+    return cells, results[0].version
 
 
 def table(pythons: dict[str, str]) -> str:
     """The Markdown table."""
-    versions: dict[str, str] = {}
-    rows = []
-    for name, plan in plans().items():
-        cells = []
-        for trainer, python in pythons.items():
-            words, version = cell(plan, trainer, python)
-            versions[trainer] = version or versions.get(trainer, "")
-            cells.append(words)
-            print(f"{name}: {trainer}: {words}", file=sys.stderr, flush=True)
-        label = f"`{name}`: {plan.strategy.label}"
-        rows.append(f"| {label} | {' | '.join(cells)} |")
-    heads = [f"{trainer} {versions[trainer]}" for trainer in pythons]
-    day = datetime.now(UTC).date().isoformat()
+    shared = plans()
+    columns = {trainer: column(shared, trainer, python) for trainer, python in pythons.items()}
+    rows = [
+        f"| `{name}`: {plan.strategy.label} | {' | '.join(cells[name] for cells, _ in columns.values())} |"
+        for name, plan in shared.items()
+    ]
+    heads = [f"{trainer} {version}" for trainer, (_, version) in columns.items()]
     missing = [trainer for trainer in VENVS if trainer not in pythons]
     left_out = f" Not here: {', '.join(missing)}." if missing else ""
+    day = datetime.now(UTC).date().isoformat()
     lines = [f"Run on {day}.{left_out}", "", f"| plan | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|", *rows]
     return "\n".join(lines)
 

@@ -53,4 +53,4 @@ def _nested_keys(file: str, known: set[str]) -> None:
 
 
 if __name__ == "__main__":
-    answer(check, "accelerate")
+    answer(check, "accelerate", preload="accelerate.commands.launch")

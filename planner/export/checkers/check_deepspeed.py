@@ -27,7 +27,6 @@ class Ranks:
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
     """Facts of the JSON as DeepSpeed understands it."""
-    os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed.comm as communication
     from deepspeed.runtime.config import DeepSpeedConfig
 
@@ -63,4 +62,5 @@ def _heads(request: dict[str, Any], sequence: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    answer(check, "deepspeed")
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    answer(check, "deepspeed", preload="deepspeed.runtime.config")

@@ -43,4 +43,4 @@ def _mesh(config: Any, request: dict[str, Any]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    answer(check, "marin-levanter")
+    answer(check, "marin-levanter", preload="levanter.main.train_lm")

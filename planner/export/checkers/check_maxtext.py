@@ -66,4 +66,4 @@ def _shape(config: Any) -> list[int]:
 
 
 if __name__ == "__main__":
-    answer(check, "maxtext")
+    answer(check, "maxtext", preload="maxtext.configs.pyconfig")

@@ -80,4 +80,4 @@ def _bridge(text: str) -> None:
 
 
 if __name__ == "__main__":
-    answer(check, "megatron-core")
+    answer(check, "megatron-core", preload="megatron.training.arguments")

@@ -59,4 +59,4 @@ def _parameters(config: Any) -> int:
 
 
 if __name__ == "__main__":
-    answer(check, "torchtitan")
+    answer(check, "torchtitan", preload="torchtitan.models.llama3.config_registry")

@@ -1,26 +1,57 @@
-"""How a checker talks: a JSON request as its only argument, one marked JSON line as its answer. Standard library only.
+"""How a checker talks: requests as a JSON list in its only argument, one marked JSON line each as its answers.
 
-Checkers are run by path, so that this file is imported as a neighbour.
+Standard library only. Checkers are run by path, so that this file is imported as a neighbour. Several requests share one import
+of the trainer: each is looked at in a fork, with its own environment, so that none sees what another left behind.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 MARK = "LCPLAN-CHECK "
 MAX_WORDS = 1500
 
+Check = Callable[[dict[str, Any]], dict[str, Any]]
 
-def answer(check: Callable[[dict[str, Any]], dict[str, Any]], package: str) -> None:
-    """Run ``check`` on the request and print what came of it. A refusal of the trainer is an answer, not a crash."""
-    request: dict[str, Any] = json.loads(sys.argv[1])
+
+def answer(check: Check, package: str, *, preload: str = "") -> None:
+    """Answer every request in order. A refusal of the trainer is an answer, not a crash."""
+    requests: list[dict[str, Any]] = json.loads(sys.argv[1])
     sys.argv = sys.argv[:1]
+    if len(requests) == 1:
+        _answer(check, package, requests[0])
+        return
+    if preload and _version(package) != "not installed":
+        import_module(preload)
+    for request in requests:
+        child = os.fork()
+        if child == 0:
+            _answer(check, package, request)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            words = f"the process ended with status {status} (see its stderr)"
+            _say(
+                {
+                    "package": package,
+                    "version": _version(package),
+                    "accepted": False,
+                    "said": words,
+                    "facts": {},
+                    "seconds": 0.0,
+                }
+            )
+
+
+def _answer(check: Check, package: str, request: dict[str, Any]) -> None:
     start = time.perf_counter()
+    os.environ.update(request.pop("environment", {}))
     result: dict[str, Any] = {"package": package, "version": _version(package)}
     try:
         result |= {"accepted": True, "said": "", "facts": check(request)}
@@ -28,9 +59,12 @@ def answer(check: Callable[[dict[str, Any]], dict[str, Any]], package: str) -> N
         result |= {"accepted": False, "said": f"exit {stop.code}", "facts": {}}
     except Exception as error:  # what the trainer says is the result
         result |= {"accepted": False, "said": f"{type(error).__name__}: {error}"[:MAX_WORDS], "facts": {}}
-    result["seconds"] = round(time.perf_counter() - start, 2)
-    sys.stdout.flush()
+    _say(result | {"seconds": round(time.perf_counter() - start, 2)})
+
+
+def _say(result: dict[str, Any]) -> None:
     sys.stdout.write("\n" + MARK + json.dumps(result) + "\n")
+    sys.stdout.flush()
 
 
 def _version(package: str) -> str:

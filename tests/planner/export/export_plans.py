@@ -61,6 +61,7 @@ def plans() -> dict[str, Plan]:
         "8b-128k-seq": make_plan("llama3.1-8b", "dgx-h100x4", seq=131072, batch=2, fsdp=2, context=16, scheme="ulysses"),
         "8b-16k-tensor": make_plan("llama3.1-8b", "gb200-nvl72", seq=16384, batch=16, fsdp=8, tensor=4),
         "qwen3-32k": make_plan("qwen3-8b", "dgx-h100x2", seq=32768, batch=8, fsdp=4, context=4, scheme="ring", microbatches=2),
+        "mistral-32k": make_plan("mistral-7b-v0.3", "dgx-h100", seq=32768, batch=8, fsdp=8),
         "8b-256k-v5p": make_plan("llama3-8b", "tpu-v5p-64", seq=262144, context=16, tensor=2),
         "8b-8k-v6e": make_plan("llama3.1-8b", "tpu-v6e-64", seq=8192, batch=64, fsdp=64, remat="save-qkv"),
         "70b-128k-v5p": make_plan(
@@ -77,18 +78,16 @@ def plans() -> dict[str, Plan]:
 
 ABLE: dict[str, tuple[str, ...]] = {
     "maxtext": tuple(plans()),
-    "megatron": tuple(
-        name for name, plan in plans().items() if plan.request.hardware.kind == "gpu" and name != "8b-128k-seq"
-    ),
+    "megatron": tuple(name for name, plan in plans().items() if plan.request.hardware.kind == "gpu"),
     "torchtitan": tuple(name for name, plan in plans().items() if plan.request.hardware.kind == "gpu"),
     "accelerate": tuple(name for name, plan in plans().items() if plan.request.hardware.kind == "gpu"),
     "deepspeed": (
         "8b-8k-h100", "8b-64k-ulysses", "8b-32k-tensor", "70b-8k-gb200", "70b-32k-fsdp", "70b-512k-ulysses", "8b-128k-seq",
-        "8b-16k-tensor", "qwen3-32k",
+        "8b-16k-tensor", "qwen3-32k", "mistral-32k",
     ),
     "levanter": (
-        "8b-8k-h100", "8b-32k-tensor", "70b-8k-gb200", "70b-32k-fsdp", "8b-16k-tensor", "8b-256k-v5p", "8b-8k-v6e",
-        "70b-128k-v5p", "70b-1m-v5p", "8b-128k-two-slices", "8b-64k-v5p-all-gather", "70b-16k-v5p-tensor",
+        "8b-8k-h100", "8b-32k-tensor", "70b-8k-gb200", "70b-32k-fsdp", "8b-16k-tensor", "mistral-32k", "8b-256k-v5p",
+        "8b-8k-v6e", "70b-128k-v5p", "70b-1m-v5p", "8b-128k-two-slices", "8b-64k-v5p-all-gather", "70b-16k-v5p-tensor",
     ),
     "jax": tuple(plans()),
 }  # fmt: skip

@@ -38,14 +38,14 @@ def test_a_checker_that_dies_is_told_with_its_last_words(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import sys; sys.exit('out of luck')")
     with pytest.raises(StageFailedError, match="ended with code 1 and no answer: out of luck"):
-        run_checker(sys.executable, script, request={}, environment={})
+        run_checker(sys.executable, script, [{}])
 
 
 def test_what_the_trainer_reads_otherwise_is_named(named_plans, tmp_path, monkeypatch):
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     facts = {"devices": 8, "seq_len": 8192, "global_batch": 32, "mesh": {"data": 1, "fsdp": 4, "context": 1, "tensor": 2}}
     answer = {"package": "megatron-core", "version": "0", "accepted": True, "said": "", "seconds": 1.0, "facts": facts}
-    monkeypatch.setattr(check, "run_checker", lambda *_, **__: answer)
+    monkeypatch.setattr(check, "run_checker", lambda *_: [answer])
     result = check_export(export, tmp_path)
     assert result.accepted
     assert not result.good
@@ -60,7 +60,7 @@ def test_what_the_trainer_reads_otherwise_is_named(named_plans, tmp_path, monkey
 def test_a_refusal_carries_the_trainers_words(named_plans, tmp_path, monkeypatch):
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     answer = {"package": "p", "version": "0", "accepted": False, "said": "AssertionError: no", "seconds": 1.0, "facts": {}}
-    monkeypatch.setattr(check, "run_checker", lambda *_, **__: answer)
+    monkeypatch.setattr(check, "run_checker", lambda *_: [answer])
     result = check_export(export, tmp_path)
     assert (result.good, result.said, result.mismatches) == (False, "AssertionError: no", ())
 

@@ -103,6 +103,17 @@ def test_the_verdict_counts_what_no_law_prices(new_plan):
     assert cost.fits == (need <= plan.request.budget_bytes)
 
 
+def test_an_all_to_all_beyond_the_kv_heads_becomes_a_ring_in_megatron(new_plan):
+    plan = new_plan("llama3-8b", "gb200-nvl72", seq=262144, context=16, tensor=2, scheme="ulysses")
+    translation = export_plan(plan, "megatron").translation
+    assert translation.job.strategy.scheme == "ring-zigzag"
+    difference = next(d for d in translation.differences if d.name == "scheme")
+    assert (difference.plan, difference.trainer) == ("ulysses", "ring-zigzag")
+    assert "does not replicate key/value heads" in difference.why
+    within = new_plan("llama3-8b", "gb200-nvl72", seq=262144, context=4, tensor=2, scheme="ulysses")
+    assert export_plan(within, "megatron").translation.job.strategy.scheme == "ulysses"
+
+
 @pytest.mark.parametrize(
     ("trainer", "model", "hw", "strategy", "reason"),
     [
