@@ -152,7 +152,8 @@ def _context(layout: Layout) -> list[Term]:
     """Keys and values to the queries, and their gradients back; by scheme.
 
     A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
-    on from there; where attention itself is recomputed, its hops come on top, but for that first one.
+    on from there; where attention itself is recomputed, its hops come on top, but for that first one. Gradients travel in
+    fp32 while they are sums, and once more, complete, in the activations' dtype.
     """
     context: tuple[AxisName, ...] = ("context",)
     layers = layout.setting.model.layers * layout.microbatches
@@ -164,7 +165,8 @@ def _context(layout: Layout) -> list[Term]:
     keys = layout.activation_bytes * pair
     return [
         Term("collective-permute", context, "kv-ring", keys, ring * hops, "ring"),
-        Term("collective-permute", context, "kv-gradients", 4.0 * pair, ring * layout.context, "ring"),
+        Term("collective-permute", context, "kv-gradients", 4.0 * pair, ring * (layout.context - 1), "ring"),
+        Term("collective-permute", context, "kv-gradients", keys, ring, "ring"),
         Term("all-gather", context, "kv-gather", keys * layout.context, 2 * gather, "exposed"),
         Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
         *_ulysses(layout, np.where(layout.is_scheme("ulysses"), layers, 0.0)),

@@ -185,15 +185,26 @@ class Loss:
 
     @cached_property
     def gradient(self) -> Floats:
-        """The head's whole gradient, fp32, summed over chunks; where there is one chunk it comes after the logits are gone."""
+        """The head's whole gradient, fp32, summed over chunks."""
         return FP32_BYTES * self.table
 
     @cached_property
     def logits(self) -> Floats:
-        """A chunk's fp32 logits, their cotangent, the gathered head, and its gradient summed over the chunks so far."""
+        """A chunk's fp32 logits, their cotangent, the gathered head, and its gradient summed over the chunks so far.
+
+        Of one chunk alone, the head's gradient comes when the logits are gone.
+        """
         layout = self.layout
-        chunk = layout.loss_chunk * layout.vocab_width * (FP32_BYTES + layout.activation_bytes)
-        return chunk + layout.activation_bytes * self.table + np.where(layout.loss_chunks > 1, self.gradient, 0.0)
+        scores = layout.loss_chunk * layout.vocab_width
+        cotangent = layout.activation_bytes * scores
+        alone = np.maximum(FP32_BYTES * scores, self.gradient)
+        many = FP32_BYTES * scores + self.gradient
+        return cotangent + layout.activation_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
+
+    @cached_property
+    def embedding(self) -> Floats:
+        """The embedding's whole gradient, after the layers: ``r V D / t``."""
+        return self.layout.reduce_bytes * self.table
 
     @cached_property
     def streams(self) -> Floats:

@@ -30,7 +30,15 @@ MEMORY_PARTS: tuple[str, ...] = (
     "collective_buffers",
 )
 
-PHASES: tuple[str, ...] = ("loss", "feed_forward_backward", "stream_backward", "attention_backward", "update", "loops")
+PHASES: tuple[str, ...] = (
+    "loss",
+    "feed_forward_backward",
+    "stream_backward",
+    "attention_backward",
+    "embedding_backward",
+    "update",
+    "loops",
+)
 """Moments that can need most: see cost_models.liveness. On TPU there is one, ``loops``."""
 
 TPU_TURNS = 2.0
@@ -132,6 +140,11 @@ class StepMemory:
                 "gathered_weights": layer.attention_weights,
                 "collective_buffers": layer.attention_unreduced,
             },
+            "embedding_backward": {
+                "grads": self._summed + self._layers + FP32_BYTES * self._table,
+                "working_set": layer.stream,
+                "logits_loss": loss.embedding,
+            },
             "update": {"grads": FP32_BYTES * self._elements},
         }
 
@@ -142,7 +155,7 @@ class StepMemory:
         add up and one of this microbatch.
         """
         layout, layer, loss = self.layout, LayerBackward(self.layout), Loss(self.layout)
-        tables = np.where(layout.microbatches > 1, 2.0, 1.0) * layout.reduce_bytes * loss.table
+        tables = np.where(layout.microbatches > 1, 2.0, 1.0) * loss.embedding
         return {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,

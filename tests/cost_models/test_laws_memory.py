@@ -11,6 +11,7 @@ from cost_models.layout import Layout
 from cost_models.liveness import LayerBackward, Loss
 from cost_models.memory import MEMORY_PARTS, PHASES, StepMemory
 from cost_models.table import StrategyTable
+from lcplan.catalog import hardware
 from lcplan.strategy import Mesh, Strategy
 
 REMATS = ["full", "save-attention", "save-qkv", "minimal", "none"]
@@ -67,7 +68,7 @@ def test_a_layer_by_hand_where_its_feed_forward_runs_backward(toy):
 def test_attention_by_hand_in_a_zigzag_ring(toy):
     # context 2: 128 tokens: stream 2048, queries 2048, key-value pair 2 x 2 x 128 x 4 = 2048
     layer = LayerBackward(layout(toy, mesh={"context": 2}))
-    # 3 operands, an fp32 sum of twice the size, 3 halves copied out and one back; the normed stream and three of the stream's own
+    # 3 operands, an fp32 sum of twice the size, 3 halves copied out and one back; the normed stream, three of its own
     assert layer.attention.tolist() == [2048 * (3 + 2 + 2) + 2048 + 3 * 2048]
     # 2 of the kernel, one in flight, a copy, and fp32 gradients of twice the size
     assert layer.keys.tolist() == [2048 * (2 + 2 + 2)]
@@ -85,8 +86,19 @@ def test_loss_by_hand(toy):
     # one device, chunks of 64 tokens: logits 64 x 32 of 4 + 2 bytes, head 256 of 2 bytes, its fp32 gradient
     loss = Loss(layout(toy, loss_chunk_tokens=64))
     assert loss.logits.tolist() == [64 * 32 * 6 + 2 * 256 + 4 * 256]
-    # one chunk: its gradient comes when the logits are gone
-    assert Loss(layout(toy, loss_chunk_tokens=256)).logits.tolist() == [256 * 32 * 6 + 2 * 256]
+    # one chunk of all 256 tokens: the gradient of 1024 bytes comes when the logits of 32768 are gone
+    assert Loss(layout(toy, loss_chunk_tokens=256)).logits.tolist() == [256 * 32 * 2 + 2 * 256 + 256 * 32 * 4]
+
+
+def test_on_tpu_the_loops_of_a_step_share_nothing(llama):
+    machine = hardware("tpu-v5p-64")
+    held = memory(replace(llama, hardware=machine), mesh={"context": 16, "tensor": 2}, microbatches=16)
+    parts, total, phase = held.parts()
+    assert PHASES[phase[0]] == "loops"
+    # V D / t = 64128 x 4096 elements: the head gathered in bf16 and its fp32 gradient; two fp32 tables of the embedding's
+    assert parts["logits_loss"].tolist() == [64128 * 4096 * 6]
+    assert parts["collective_buffers"].tolist() == [64128 * 4096 * 8]
+    assert total > memory(llama, mesh={"context": 16, "tensor": 2}, microbatches=16).parts()[1]
 
 
 @settings(deadline=None)
