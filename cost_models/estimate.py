@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 
 from cost_models.flops import full_attention_flop, hardware_flop, model_flop
 from cost_models.layout import Bools, Floats, Layout
-from cost_models.memory import MEMORY_PARTS, PHASES, StepMemory
+from cost_models.memory import PHASES, StepMemory
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
-from cost_models.step_time import TIME_PARTS, StepTime
+from cost_models.step_time import StepTime
 from cost_models.table import StrategyTable
 from cost_models.torch_memory import RESERVED_OF_ALLOCATED, TorchMemory
+from lcplan.strategy import AxisName
 
 CHUNK_ROWS = 8192
 """Rows priced at a time: about sixty live float64 columns of this many rows stay in a core's cache."""
@@ -45,6 +47,26 @@ class EstimateTable:
 
     def __len__(self) -> int:
         return int(self.step_s.shape[0])
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        """Every column by a name of its own."""
+        apart = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        parts = {**{f"memory {k}": v for k, v in self.memory_bytes.items()}, **{f"time {k}": v for k, v in self.time_s.items()}}
+        return {**apart, **parts}
+
+    def like(self, length: int) -> EstimateTable:
+        """The same columns, ``length`` long and not yet filled."""
+        made: dict[str, Any] = {
+            name: np.empty(length, dtype=column.dtype) for name, column in vars(self).items() if isinstance(column, np.ndarray)
+        }
+        memory = {part: np.empty(length) for part in self.memory_bytes}
+        return replace(self, **made, memory_bytes=memory, time_s={part: np.empty(length) for part in self.time_s})
+
+    def fill(self, rows: slice, part: EstimateTable) -> None:
+        """Write ``part`` into ``rows`` of a table that ``like`` made, while its columns are still in the core's cache."""
+        columns = self._columns()
+        for name, values in part._columns().items():
+            columns[name][rows] = values
 
     def binding_part(self, i: int) -> str:
         """The largest memory part of row ``i``."""
@@ -88,8 +110,16 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
     -----
     Source: the laws of this package, each with its own.
     """
-    starts = range(0, max(len(table), 1), CHUNK_ROWS)
-    return _joined([_chunk(setting, table.take(slice(start, start + CHUNK_ROWS))) for start in starts])
+    whole: EstimateTable | None = None
+    for start in range(0, max(len(table), 1), CHUNK_ROWS):
+        rows = slice(start, start + CHUNK_ROWS)
+        part = _chunk(setting, table.take(rows))
+        if len(part) == len(table):
+            return part
+        whole = whole or part.like(len(table))
+        whole.fill(rows, part)
+    assert whole is not None
+    return whole
 
 
 def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
@@ -180,23 +210,7 @@ def allowance_bytes(layout: Layout) -> Floats:
     -----
     Source: the hardware spec's ``allowance``, each figure with its own.
     """
-    table, allowance = layout.table, layout.setting.hardware.allowance
-    groups = (table.data > 1) * 1.0 + (table.tensor > 1) + (table.context > 1) + (layout.weight_shards > 1) + (table.expert > 1)
+    allowance = layout.setting.hardware.allowance
+    kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
+    groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)
-
-
-def _joined(chunks: list[EstimateTable]) -> EstimateTable:
-    if len(chunks) == 1:
-        return chunks[0]
-
-    def join(name: str) -> Any:
-        return np.concatenate([getattr(chunk, name) for chunk in chunks])
-
-    apart = {"memory_bytes", "time_s", "basis"}
-    columns = {field.name: join(field.name) for field in fields(EstimateTable) if field.name not in apart}
-    return EstimateTable(
-        memory_bytes={part: np.concatenate([chunk.memory_bytes[part] for chunk in chunks]) for part in MEMORY_PARTS},
-        time_s={part: np.concatenate([chunk.time_s[part] for chunk in chunks]) for part in TIME_PARTS},
-        basis=chunks[0].basis,
-        **columns,
-    )

@@ -83,6 +83,10 @@ class Layout:
             self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
         return self._members[axes]
 
+    def joins(self, axes: tuple[AxisName, ...]) -> Floats:
+        """1 where a group of ``axes`` has more than one member, else 0."""
+        return self.once(f"joins {axes}", lambda: (self.members(axes) > 1).astype(np.float64))
+
     @cached_property
     def microbatches(self) -> Floats:
         """Microbatches a step, M."""

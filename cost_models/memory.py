@@ -173,9 +173,9 @@ class StepMemory:
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
         for row, sizes in enumerate(held.values()):
-            binds = phase == row
+            binds = (phase == row).astype(np.float64)
             for part, size in sizes.items():
-                np.copyto(parts[part], size, where=binds)
+                parts[part] += size * binds
         total = self.params + self.optimizer + self.batch + sums.max(axis=0)
         codes = np.array([PHASES.index(name) for name in held], dtype=np.int8)
         return parts, total, codes[phase]

@@ -32,6 +32,11 @@ class Span:
         return 1.0 - 1.0 / self.members
 
     @cached_property
+    def outer(self) -> Floats:
+        """1 where a group lies in more than one domain, else 0."""
+        return (self.crosses > 1).astype(np.float64)
+
+    @cached_property
     def crosses(self) -> Floats:
         """Domains that a group touches."""
         domains: Floats = np.ceil(self.members / self.inner)
@@ -195,10 +200,12 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     per_byte = moved / _domain_bandwidth(hardware, span, rate=rate, op=op)
     latency = (rate.latency_s - rate.member_latency_s) + rate.member_latency_s * span.members
     network = hardware.network_link
-    if network is not None and np.any(span.crosses > 1):
-        outside = 1.0 - span.inner / span.members if op == "all-to-all" else 1.0
+    if network is not None and span.crosses.max(initial=1.0) > 1:
+        outside = span.outer
+        if op == "all-to-all":
+            outside = outside * (1.0 - span.inner / span.members)
         outer = moved * outside / (network.oneway_bytes_per_s.value * _ports(network, span, op=op))
-        per_byte = np.where(span.crosses > 1, np.maximum(per_byte, outer), per_byte)
+        per_byte = np.maximum(per_byte, outer)
         latency = latency + network.latency_s.value * (span.crosses - 1)
     return CallCost(latency, per_byte)
 
@@ -240,4 +247,4 @@ class Network:
                 self._spans[term.axes] = span_of(self.layout, term.axes)
             hardware = self.layout.setting.hardware
             self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
-        return self._costs[key].seconds(term.bytes) * term.used
+        return self._costs[key].seconds(term.bytes) * term.used.astype(np.float64)
