@@ -66,7 +66,7 @@ def command(**options: Any) -> int:
         candidate = next(bench.compile([candidate]))
     if parsed.time and candidate.usable:
         candidate = next(bench.time([candidate]))
-    thought = opinion(imported, request, candidate) if imported else None
+    thought = opinion(imported, request=request, candidate=candidate) if imported else None
     _print(candidate, request, output=parsed.output, notes=(*request.warnings, *offered.notes), thought=thought)
     for evidence in (candidate.compiled, candidate.timed):
         if evidence is not None and evidence.error:
@@ -85,4 +85,4 @@ def _print(
     else:
         print_view(estimate_view(candidate, request, notes))
         if thought is not None:
-            print_view(opinion_view(thought, candidate, request))
+            print_view(opinion_view(thought, candidate=candidate, request=request))

@@ -63,8 +63,8 @@ def command(**options: Any) -> int:
     export = export_plan(Plan.load(file), parsed.to, jax=jax)
     folder = Path(parsed.out) if parsed.out else file.parent / parsed.to
     files = write_export(folder, export.files)
-    checked = check_export(export, folder, parsed.toolchain) if parsed.check else None
-    compiled = train_compile(export, folder, parsed.toolchain) if parsed.compile else None
+    checked = check_export(export, folder, python=parsed.toolchain) if parsed.check else None
+    compiled = train_compile(export, folder, python=parsed.toolchain) if parsed.compile else None
     if parsed.output == "json":
         print_json(_document(export, files, checked=checked, compiled=compiled))
     else:
@@ -93,4 +93,4 @@ def _print(export: Export, files: tuple[Path, ...], *, checked: CheckResult | No
     if checked is not None:
         print_view(check_view(checked))
     if compiled is not None:
-        print_view(compile_view(compiled, export.evidence.compiled, export.cost))
+        print_view(compile_view(compiled, ours=export.evidence.compiled, cost=export.cost))

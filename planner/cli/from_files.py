@@ -53,7 +53,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     reader: Reader = import_module(f"planner.importers.{name}").read
     imported = reader(file, options["devices"])
     said = dict(imported.options)
-    _agree(options, said, file)
+    _agree(options, said, file=file)
     merged = options | said
     _complete(merged, f" (nor does {file} say it)")
     if trainer(name).whole_loss and merged["loss_chunk_tokens"] is None:
@@ -61,7 +61,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     return merged, imported
 
 
-def _agree(options: dict[str, Any], said: dict[str, Any], file: str) -> None:
+def _agree(options: dict[str, Any], said: dict[str, Any], *, file: str) -> None:
     clashes = [key for key, value in said.items() if options.get(key) is not None and options[key] != value]
     if "model" in clashes:  # a name on the command line is the user's word for what the file spells out
         clashes.remove("model")

@@ -69,7 +69,7 @@ def python_of(name: str, given: str | None) -> str:
     return given or os.environ.get(f"LCPLAN_{name.upper()}_PYTHON") or sys.executable
 
 
-def check_export(export: Export, folder: Path, python: str | None = None) -> CheckResult:
+def check_export(export: Export, folder: Path, *, python: str | None = None) -> CheckResult:
     """What the trainer's own code says of the files in ``folder``.
 
     Raises
@@ -85,21 +85,21 @@ def check_exports(exports: Sequence[tuple[Export, Path]], python: str | None = N
     name = exports[0][0].translation.trainer.name
     command = python_of(name, python)
     script = CHECKERS / f"check_{'own_step' if name == 'jax' else name}.py"
-    answers = run_checker(command, script, [_request(name, export, folder) for export, folder in exports])
+    answers = run_checker(command, script, requests=[_request(export, folder) for export, folder in exports])
     if answers[0]["version"] == "not installed":
         raise StageFailedError(
             f"{answers[0]['package']} is not installed in {command}; give its Python with --toolchain, or set "
             f"LCPLAN_{name.upper()}_PYTHON"
         )
-    return [_result(data, export, command) for data, (export, _) in zip(answers, exports, strict=True)]
+    return [_result(data, export, python=command) for data, (export, _) in zip(answers, exports, strict=True)]
 
 
-def _result(data: dict[str, Any], export: Export, python: str) -> CheckResult:
+def _result(data: dict[str, Any], export: Export, *, python: str) -> CheckResult:
     mismatches = tuple(_mismatches(data["facts"], export.translation.job)) if data["accepted"] else ()
     return CheckResult(**data, python=python, mismatches=mismatches)
 
 
-def run_checker(python: str, script: Path, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_checker(python: str, script: Path, *, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The answers of one checker process, one a request."""
     try:
         done = subprocess.run(
@@ -119,8 +119,8 @@ def run_checker(python: str, script: Path, requests: Sequence[dict[str, Any]]) -
     return [json.loads(line.removeprefix(MARK)) for line in lines]
 
 
-def _request(name: str, export: Export, folder: Path) -> dict[str, Any]:
-    job = export.translation.job
+def _request(export: Export, folder: Path) -> dict[str, Any]:
+    name, job = export.translation.trainer.name, export.translation.job
     request: dict[str, Any] = {
         "file": str(folder / FILES[name]),
         "devices": job.strategy.devices,

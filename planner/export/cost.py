@@ -86,12 +86,13 @@ def cost_of(plan: Plan, translation: Translation) -> Cost:
         extra_bytes=translation.extra_bytes,
         budget_bytes=plan.request.budget_bytes,
         effects=tuple(
-            _effect(request, planned, difference, run=translation.job.strategy) for difference in translation.differences
+            _effect(difference, planned, request=request, run=translation.job.strategy)
+            for difference in translation.differences
         ),
     )
 
 
-def _effect(request: SearchRequest, planned: Candidate, difference: Difference, *, run: Strategy) -> Effect:
+def _effect(difference: Difference, planned: Candidate, *, request: SearchRequest, run: Strategy) -> Effect:
     if difference.field is None:
         return Effect(difference, None, difference.extra_bytes or None)
     changed = planned.strategy.model_copy(update={difference.field: getattr(run, difference.field)})

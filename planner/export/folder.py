@@ -27,7 +27,9 @@ def write_export(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
         The folder cannot be made or written.
     """
     written = _manifest(folder)
-    foreign = [problem for name, text in files.items() if (problem := _conflict(folder / name, text, written.get(name)))]
+    foreign = [
+        problem for name, text in files.items() if (problem := _conflict(folder / name, text, written=written.get(name)))
+    ]
     if foreign:
         raise BadInputError([*foreign, "nothing was written; give another folder with --out, or move these files away"])
     try:
@@ -43,7 +45,7 @@ def write_export(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(folder / name for name in files)
 
 
-def _conflict(file: Path, text: str, written: str | None) -> str | None:
+def _conflict(file: Path, text: str, *, written: str | None) -> str | None:
     if not file.exists():
         return None
     try:

@@ -68,10 +68,10 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         jax = plan.toolchain.get("jax", "")
 
     def possible(strategy: Strategy) -> bool:
-        return fits_budget(plan, strategy) and not trainer_refusals(target, replace(job, strategy=strategy), plan)
+        return fits_budget(plan, strategy) and not trainer_refusals(target, replace(job, strategy=strategy), plan=plan)
 
     translation = translate(target, job, fits=possible, jax=jax)
-    refused = trainer_refusals(target, translation.job, plan)
+    refused = trainer_refusals(target, translation.job, plan=plan)
     if refused:
         raise BadInputError([f"{name}: {reason}" for reason in refused])
     exporter: Exporter = import_module(f"planner.export.{_MODULES.get(name, name)}").export
@@ -86,7 +86,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     )
 
 
-def trainer_refusals(target: Trainer, job: Job, plan: Plan) -> list[str]:
+def trainer_refusals(target: Trainer, job: Job, *, plan: Plan) -> list[str]:
     """Rules of the trainer, and of every strategy, that the job as it would run breaks."""
     request = request_of(plan)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)

@@ -41,7 +41,7 @@ class MaxTextCompile:
         return {name: getattr(self, name) for name in fields}
 
 
-def train_compile(export: Export, folder: Path, python: str | None = None) -> MaxTextCompile:
+def train_compile(export: Export, folder: Path, *, python: str | None = None) -> MaxTextCompile:
     """Compile the exported configuration.
 
     Raises

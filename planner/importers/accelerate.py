@@ -25,7 +25,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_yaml(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
-    parallel, fsdp = _section(data, "parallelism_config", _PARALLEL, file), _section(data, "fsdp_config", "fsdp_", file)
+    parallel, fsdp = (
+        _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
+        _section(data, "fsdp_config", prefix="fsdp_", file=file),
+    )
     keys = [key for key in data if isinstance(key, str)]
     keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
     devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
@@ -43,7 +46,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     return Imported("accelerate", file, options, unknown=unknown_keys("accelerate", keys), notes=tuple(_notes(data, fsdp)))
 
 
-def _section(data: dict[str, Any], name: str, prefix: str, file: str) -> dict[str, Any]:
+def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
     """A section with its keys under their full names: Accelerate takes them with the prefix or without."""
     section = data.get(name) or {}
     if not isinstance(section, dict):

@@ -104,10 +104,10 @@ def _best(analysis: Analysis, trainer: Trainer, *, rows: NDArray[np.int64], limi
     step = analysis.estimates.step_s[rows]
     inside = rows[analysis.estimates.fits[rows] & (step < limit)]
     order = inside[np.argsort(analysis.estimates.step_s[inside], kind="stable")]
-    return next(_fitting(analysis, trainer, islice((int(row) for row in order), LOOKED_AT)), None)
+    return next(_fitting(analysis, trainer, rows=islice((int(row) for row in order), LOOKED_AT)), None)
 
 
-def _fitting(analysis: Analysis, trainer: Trainer, rows: Iterator[int]) -> Iterator[Candidate]:
+def _fitting(analysis: Analysis, trainer: Trainer, *, rows: Iterator[int]) -> Iterator[Candidate]:
     setting = analysis.setting
     for row in rows:
         candidate = analysis.candidate(row)

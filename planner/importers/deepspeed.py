@@ -25,13 +25,13 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
-    zero = _section(data, "zero_optimization", file)
+    zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     stage = int(zero.get("stage", 0))
     if stage not in STAGES:
         raise BadInputError(f"{file}: zero_optimization.stage {stage} is none of 0, 1, 2, 3")
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
-    tensor = whole(_section(data, "tensor_parallel", file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
+    tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
     batch = _batch(data, file)
     ranks = _ranks(batch, devices=devices, others=context * tensor, file=file)
     sizes = {"data": ranks if stage == 0 else 1, "fsdp": 1 if stage == 0 else ranks, "context": context, "tensor": tensor}
@@ -54,7 +54,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     )
 
 
-def _section(data: dict[str, Any], name: str, file: str) -> dict[str, Any]:
+def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:
     section = data.get(name) or {}
     if not isinstance(section, dict):
         raise BadInputError(f"{file}: {name} is not an object")

@@ -51,7 +51,7 @@ def placed(strategy: Strategy, imported: Imported | None) -> Strategy:
     return strategy.model_copy(update={"axis_order": imported.axis_order})
 
 
-def opinion(imported: Imported, request: SearchRequest, candidate: Candidate) -> Opinion:
+def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
     """Price what the laws leave out, look at the trainer's rules, look for something better."""
     target = trainer(imported.trainer)
     job = Job(request.model, request.hardware, request.workload, candidate.strategy)

@@ -35,7 +35,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         options["scheme"] = (said.scheme,)
     options |= {"remat": (said.remat,)} if said.remat else {}
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("fp32",)}
-    options |= _loss(said, options, sizes, file=file)
+    options |= _loss(said, options, sizes=sizes, file=file)
     notes = (*said.notes, *(() if said.model else ("no model that the catalogue knows: give --model",)))
     keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
     unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
@@ -77,7 +77,7 @@ def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str
     return found | {"global_batch": batch, "microbatches": (batch // step,)}
 
 
-def _loss(said: Said, options: Mapping[str, Any], sizes: Mapping[str, int], *, file: str) -> dict[str, Any]:
+def _loss(said: Said, options: Mapping[str, Any], *, sizes: Mapping[str, int], file: str) -> dict[str, Any]:
     """``loss_chunk_tokens`` from the number of pieces; whole where the loss is not chunked."""
     if "seq" not in options or "global_batch" not in options:
         return {}

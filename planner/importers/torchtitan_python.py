@@ -177,7 +177,7 @@ def _model(module: Module) -> ModelSpec | None:
         if _called(call) in ("replace", "ComplexRoPE.Config", "CosSinRoPE.Config") and "theta" in values:
             rope = _rope(values)
         if _called(call).startswith("_build_") and model is not None and not values.keys() < {"n_layers", "dim"}:
-            model = _built(model, values, module.constants)
+            model = _built(model, values, constants=module.constants)
     if model is None or not rope:
         return model
     return recognised(model.model_copy(update={"rope": type(model.rope).model_validate(rope)}))
@@ -192,7 +192,7 @@ def _rope(values: Mapping[str, Any]) -> dict[str, Any]:
     return rope
 
 
-def _built(base: ModelSpec, values: Mapping[str, Any], constants: Mapping[str, Any]) -> ModelSpec:
+def _built(base: ModelSpec, values: Mapping[str, Any], *, constants: Mapping[str, Any]) -> ModelSpec:
     """A model built from its sizes, as lcplan's own exports write it."""
     heads = values["n_heads"]
     sizes = {

@@ -43,17 +43,17 @@ def read_toml(file: str) -> Said:
         data = tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{file}: not valid TOML: {error}") from None
-    training, parallel = dict(_section(data, "training", file)), dict(_section(data, "parallelism", file))
+    training, parallel = dict(_section(data, "training", file=file)), dict(_section(data, "parallelism", file=file))
     unknown = [f"training.{key}" for key in training if key not in TRAINING]
     unknown += [f"parallelism.{key}" for key in parallel if key not in PARALLEL]
     for key in [key for key in training if key.endswith("_degree")]:  # where the first releases kept them
         parallel.setdefault(key, training.pop(key))
-    experimental = _section(data, "experimental", file)
+    experimental = _section(data, "experimental", file=file)
     parallel = {key: experimental[key] for key in PARALLEL if key in experimental} | parallel
     if "batch_size" in training:
         training.setdefault("local_batch_size", training.pop("batch_size"))
-    model = _section(data, "model", file)
-    remat, notes = _remat(_section(data, "activation_checkpoint", file), file)
+    model = _section(data, "model", file=file)
+    remat, notes = _remat(_section(data, "activation_checkpoint", file=file), file)
     return Said(
         training=training,
         parallelism=parallel,
@@ -65,7 +65,7 @@ def read_toml(file: str) -> Said:
     )
 
 
-def _section(data: Mapping[str, Any], name: str, file: str) -> Mapping[str, Any]:
+def _section(data: Mapping[str, Any], name: str, *, file: str) -> Mapping[str, Any]:
     section = data.get(name, {})
     if not isinstance(section, dict):
         raise BadInputError(f"{file}: [{name}] is not a table")

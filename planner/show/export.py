@@ -89,7 +89,7 @@ def check_view(result: CheckResult) -> Text:
     return Text(f"\ncheck: {where} refuses: {result.said}", style="red")
 
 
-def compile_view(theirs: MaxTextCompile, ours: Compiled | None, cost: Cost) -> Group:
+def compile_view(theirs: MaxTextCompile, *, ours: Compiled | None, cost: Cost) -> Group:
     """MaxText's compiled memory beside lcplan's."""
     table = Table(
         title=f"Compiled for {theirs.topology}, a device", title_justify="left", title_style="bold", box=None, pad_edge=False

@@ -14,12 +14,12 @@ from planner.request import SearchRequest
 from planner.trainers import trainer
 
 
-def opinion_view(opinion: Opinion, candidate: Candidate, request: SearchRequest) -> Group:
+def opinion_view(opinion: Opinion, *, candidate: Candidate, request: SearchRequest) -> Group:
     """The opinion, below the estimate."""
-    return Group(*_sections(opinion, candidate, request))
+    return Group(*_sections(opinion, candidate=candidate, request=request))
 
 
-def _sections(opinion: Opinion, candidate: Candidate, request: SearchRequest) -> Iterator[RenderableType]:
+def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest) -> Iterator[RenderableType]:
     target = trainer(opinion.imported.trainer)
     yield Text(f"\n{opinion.imported.file} as {target.title} runs it", style="bold")
     for key in opinion.imported.unknown:

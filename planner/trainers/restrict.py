@@ -45,7 +45,7 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
 def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     """Rules that reject what the trainer would run otherwise, or not at all."""
     knobs = trainer.knobs(hardware, trainer.jax)
-    found = [_knob_rule(trainer, name, knobs[name]) for name in KNOB_NAMES]
+    found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))
     if not trainer.replicates:
@@ -53,7 +53,7 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     return (*found, *trainer.rules)
 
 
-def _knob_rule(trainer: Trainer, name: KnobName, knob: Knob) -> Rule:
+def _knob_rule(trainer: Trainer, name: KnobName, *, knob: Knob) -> Rule:
     allowed = [CODES[name].index(value) for value in knob.values]
 
     def broken(_: Setting, table: StrategyTable) -> Mask:

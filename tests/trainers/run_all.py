@@ -27,7 +27,7 @@ from planner.export.run import export_plan
 START, END = "<!-- last run -->", "<!-- /last run -->"
 
 
-def column(shared: dict[str, Plan], trainer: str, python: str) -> tuple[dict[str, str], str]:
+def column(shared: dict[str, Plan], trainer: str, *, python: str) -> tuple[dict[str, str], str]:
     """Every plan under one trainer: ``taken``, ``refused`` by lcplan, or what went wrong; and the package's version."""
     cells = dict.fromkeys(shared, "refused")
     with tempfile.TemporaryDirectory() as root:
@@ -49,7 +49,7 @@ def column(shared: dict[str, Plan], trainer: str, python: str) -> tuple[dict[str
 def table(pythons: dict[str, str]) -> str:
     """The Markdown table."""
     shared = plans()
-    columns = {trainer: column(shared, trainer, python) for trainer, python in pythons.items()}
+    columns = {trainer: column(shared, trainer, python=python) for trainer, python in pythons.items()}
     rows = [
         f"| `{name}`: {plan.strategy.label} | {' | '.join(cells[name] for cells, _ in columns.values())} |"
         for name, plan in shared.items()

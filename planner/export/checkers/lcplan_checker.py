@@ -25,14 +25,14 @@ def answer(check: Check, package: str, *, preload: str = "") -> None:
     requests: list[dict[str, Any]] = json.loads(sys.argv[1])
     sys.argv = sys.argv[:1]
     if len(requests) == 1:
-        _answer(check, package, requests[0])
+        _answer(check, package, request=requests[0])
         return
     if preload and _version(package) != "not installed":
         import_module(preload)
     for request in requests:
         child = os.fork()
         if child == 0:
-            _answer(check, package, request)
+            _answer(check, package, request=request)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:
@@ -49,7 +49,7 @@ def answer(check: Check, package: str, *, preload: str = "") -> None:
             )
 
 
-def _answer(check: Check, package: str, request: dict[str, Any]) -> None:
+def _answer(check: Check, package: str, *, request: dict[str, Any]) -> None:
     start = time.perf_counter()
     os.environ.update(request.pop("environment", {}))
     result: dict[str, Any] = {"package": package, "version": _version(package)}

@@ -25,27 +25,27 @@ def test_a_trainer_that_is_not_there_is_a_failed_stage_with_the_way_out(named_pl
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     write_export(tmp_path, export.files)
     with pytest.raises(StageFailedError, match=r"megatron-core is not installed in .*LCPLAN_MEGATRON_PYTHON"):
-        check_export(export, tmp_path, sys.executable)
+        check_export(export, tmp_path, python=sys.executable)
 
 
 def test_a_python_that_does_not_run_is_a_failed_stage(named_plans, tmp_path):
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     with pytest.raises(StageFailedError, match="the check did not run"):
-        check_export(export, tmp_path, str(tmp_path / "no-python"))
+        check_export(export, tmp_path, python=str(tmp_path / "no-python"))
 
 
 def test_a_checker_that_dies_is_told_with_its_last_words(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import sys; sys.exit('out of luck')")
     with pytest.raises(StageFailedError, match="ended with code 1 and no answer: out of luck"):
-        run_checker(sys.executable, script, [{}])
+        run_checker(sys.executable, script, requests=[{}])
 
 
 def test_what_the_trainer_reads_otherwise_is_named(named_plans, tmp_path, monkeypatch):
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     facts = {"devices": 8, "seq_len": 8192, "global_batch": 32, "mesh": {"data": 1, "fsdp": 4, "context": 1, "tensor": 2}}
     answer = {"package": "megatron-core", "version": "0", "accepted": True, "said": "", "seconds": 1.0, "facts": facts}
-    monkeypatch.setattr(check, "run_checker", lambda *_: [answer])
+    monkeypatch.setattr(check, "run_checker", lambda *_, **__: [answer])
     result = check_export(export, tmp_path)
     assert result.accepted
     assert not result.good
@@ -60,7 +60,7 @@ def test_what_the_trainer_reads_otherwise_is_named(named_plans, tmp_path, monkey
 def test_a_refusal_carries_the_trainers_words(named_plans, tmp_path, monkeypatch):
     export = export_plan(named_plans["8b-8k-h100"], "megatron")
     answer = {"package": "p", "version": "0", "accepted": False, "said": "AssertionError: no", "seconds": 1.0, "facts": {}}
-    monkeypatch.setattr(check, "run_checker", lambda *_: [answer])
+    monkeypatch.setattr(check, "run_checker", lambda *_, **__: [answer])
     result = check_export(export, tmp_path)
     assert (result.good, result.said, result.mismatches) == (False, "AssertionError: no", ())
 

@@ -32,7 +32,7 @@ def checked(plan, trainer: str, *, folder: Path, python: str, change: Callable[[
     write_export(folder, export.files)
     if change is not None:
         change(folder / FILES[trainer])
-    return check_export(export, folder, python)
+    return check_export(export, folder, python=python)
 
 
 @pytest.mark.parametrize("trainer", list(VENVS))
@@ -137,7 +137,7 @@ def test_flags_that_the_trainers_jax_lacks_would_abort_it(new_plan, tmp_path, py
     export = export_plan(plan, "maxtext", jax="0.10.1")
     write_export(tmp_path, export.files)
     with pytest.raises(StageFailedError, match="xla_gpu_experimental_enable_nvshmem"):
-        check_export(export, tmp_path, python("maxtext"))
+        check_export(export, tmp_path, python=python("maxtext"))
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_maxtexts_train_compile_takes_the_export(named_plans, tmp_path, python):
         pytest.skip("MaxText's train_compile needs more: tests/trainers/setup_venvs.sh maxtext-compile")
     export = export_plan(named_plans["8b-256k-v5p"], "maxtext")
     write_export(tmp_path, export.files)
-    compiled = train_compile(export, tmp_path, command)
+    compiled = train_compile(export, tmp_path, python=command)
     state = 12 * named_plans["8b-256k-v5p"].request.model.parameters / 32  # fp32 parameters and two moments over 32 devices
     assert compiled.argument_bytes == pytest.approx(state, rel=0.01)
     assert compiled.temp_bytes > 0
@@ -177,6 +177,6 @@ def test_the_exported_yaml_of_bridge_names_real_fields(named_plans, tmp_path, py
     write_export(tmp_path, export.files)
     file = tmp_path / "bridge.overrides"
     file.write_text(file.read_text() + "model.context_paralel_size=2\n")
-    result = check_export(export, tmp_path, python("megatron"))
+    result = check_export(export, tmp_path, python=python("megatron"))
     assert "model.context_paralel_size is no field" in result.said
     assert json.dumps(result.to_json())
