@@ -16,13 +16,12 @@ BAR_ROWS_PER_S = 1_000_000
 
 
 def space(devices: int) -> StrategyTable:
-    """Every power-of-two mesh of up to ``devices`` devices with every choice of the small knobs, shuffled, cut to ``ROWS``."""
+    """Power-of-two meshes of up to ``devices`` devices, each with the choices of the small knobs, in the planner's order."""
     powers = [2**i for i in range(devices.bit_length())]
-    meshes = [mesh for mesh in product(powers, repeat=4) if np.prod(mesh) <= devices]
-    knobs = list(product([1, 2, 4, 8, 16], [1024, 4096], range(4), range(5), range(3), range(2)))
-    random = np.random.default_rng(0)
-    mesh = np.array(meshes)[random.integers(len(meshes), size=ROWS)]
-    knob = np.array(knobs)[random.integers(len(knobs), size=ROWS)]
+    meshes = np.array([mesh for mesh in product(powers, repeat=4) if np.prod(mesh) <= devices])
+    knobs = np.array(list(product([1, 2, 4, 8, 16], [1024, 4096], range(4), range(5), range(3), range(2))))
+    row = np.linspace(0, len(meshes) * len(knobs) - 1, ROWS).astype(np.int64)
+    mesh, knob = meshes[row // len(knobs)], knobs[row % len(knobs)]
     codes = dict(zip(("scheme", "remat", "backend", "axis_order"), knob[:, 2:].T.astype(np.int8), strict=True))
     codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name.endswith("_dtype")}
     sizes = dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
