@@ -91,10 +91,10 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     """
     kernel = _Kernel(layout, rates, backward)
     tokens, length, width = layout.tokens, layout.local_length, layout.query_width
-    half = kernel.seconds(tokens, length / 2, width) * _masked_ratio(layout)
-    later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width), half)
+    half = kernel.seconds(tokens, length / 2, width=width) * _masked_ratio(layout)
+    later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width=width), half)
     ulysses = layout.is_scheme("ulysses")
-    spread = kernel.seconds(tokens * layout.context, length * layout.context / 2, width / layout.context)
+    spread = kernel.seconds(tokens * layout.context, length * layout.context / 2, width=width / layout.context)
     steps = np.where(ulysses, 0.0, layout.context - 1.0)
     return RingSteps(np.where(ulysses, spread, half), later, steps)
 
@@ -119,21 +119,21 @@ class _Kernel:
     rates: Rates
     backward: bool
 
-    def seconds(self, tokens: Floats, keys: Floats, width: Floats) -> Floats:
+    def seconds(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
         """Time of ``tokens`` queries of ``width`` features against ``keys`` keys each [s]."""
         rates = self.rates
         if self.layout.setting.kernel == "unfused":
             return self._unfused(tokens * 2.0 * keys * width)
         rate = rates.attention_backward if self.backward else rates.attention_forward
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
-        work = attention_flop(tokens, keys, width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
+        work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
         achieved = rate.value * head_dim_ratio(float(self.layout.setting.model.head_dim), rates.matrix_unit)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
         if self.layout.setting.kernel != "blockwise":
             return seconds
         heads = width / self.layout.setting.model.head_dim
         score_bytes = SCORE_BYTES["backward" if self.backward else "forward"]
-        moved = score_seconds(tokens, keys, heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
+        moved = score_seconds(tokens, keys, heads=heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
         return np.maximum(seconds, moved)
 
     def _unfused(self, score_features: Floats) -> Floats:

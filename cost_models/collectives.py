@@ -87,7 +87,7 @@ def terms_of(layout: Layout) -> list[Term]:
     return [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
 
 
-def _on(axes: tuple[AxisName, ...], calls: Floats | float, layout: Layout) -> Floats:
+def _on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:
     """``calls`` where the group of ``axes`` has more than one member, else 0."""
     return np.multiply(calls, layout.members(axes) > 1, dtype=np.float64)
 
@@ -104,7 +104,7 @@ def _weights(layout: Layout) -> list[Term]:
         (layout.weight_axes, shared, "weights"),
         ((*layout.weight_axes, "tensor"), apart, "key-value-weights"),
     ):
-        on = _on(axes, passes, layout) * (elements > 0)
+        on = _on(axes, passes, layout=layout) * (elements > 0)
         terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * on, "prefetch"))
         terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, on, "behind-backward"))
     return terms
@@ -114,7 +114,7 @@ def _tables(layout: Layout) -> list[Term]:
     """Embedding and head; a tied head gathers the one table a second time."""
     model = layout.setting.model
     elements = layout.vocab_width * model.d_model
-    calls = _on(layout.weight_axes, 2 * layout.microbatches, layout)
+    calls = _on(layout.weight_axes, 2 * layout.microbatches, layout=layout)
     return [
         Term("all-gather", layout.weight_axes, "tables", layout.gather_bytes * elements, calls, "exposed"),
         Term("reduce-scatter", layout.weight_axes, "tables", layout.reduce_bytes * elements, calls, "exposed"),
@@ -128,8 +128,8 @@ def _stream(layout: Layout) -> list[Term]:
     layers = layout.setting.model.layers * layout.microbatches
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
-    gathers = _on(tensor, inputs * layers + layout.microbatches, layout)
-    scatters = _on(tensor, (4 + again) * layers + layout.microbatches, layout)
+    gathers = _on(tensor, inputs * layers + layout.microbatches, layout=layout)
+    scatters = _on(tensor, (4 + again) * layers + layout.microbatches, layout=layout)
     return [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
         Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),
@@ -138,7 +138,7 @@ def _stream(layout: Layout) -> list[Term]:
 
 def _loss(layout: Layout) -> list[Term]:
     tensor: tuple[AxisName, ...] = ("tensor",)
-    calls = _on(tensor, layout.loss_chunks * layout.microbatches, layout)
+    calls = _on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
     hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
     return [
         Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
@@ -195,9 +195,18 @@ def _step(layout: Layout) -> list[Term]:
     vectors = 4.0 * (model.layers * model.layer_vector_parameters + model.d_model)
     everywhere: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor")
     return [
-        Term("all-reduce", everywhere, "vectors", np.full(len(layout.table), vectors), _on(everywhere, 1.0, layout), "exposed"),
+        Term(
+            "all-reduce",
+            everywhere,
+            "vectors",
+            np.full(len(layout.table), vectors),
+            _on(everywhere, 1.0, layout=layout),
+            "exposed",
+        ),
         *_gradients(layout),
-        Term("all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), _on(everywhere, 2.0, layout), "exposed"),
+        Term(
+            "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), _on(everywhere, 2.0, layout=layout), "exposed"
+        ),
     ]
 
 
@@ -207,7 +216,7 @@ def _gradients(layout: Layout) -> list[Term]:
     elements = (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
     size = (2.0 if program.pure_bf16 else 4.0) * elements
     axes = layout.gradient_axes
-    once = _on(axes, 1.0, layout)
+    once = _on(axes, 1.0, layout=layout)
     if program.optimizer_over == "weights":
         return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
     updated = layout.activation_bytes * elements

@@ -43,7 +43,7 @@ def matrix_flop_per_token(model: ModelSpec) -> float:
     return 6.0 * (model.layers * model.layer_matrix_parameters + model.vocab * model.d_model)
 
 
-def attention_flop_per_sequence(model: ModelSpec, seq_len: float, causal: bool = True) -> float:
+def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: bool = True) -> float:
     """Work of attention's two products on one sequence, forward and backward, all layers.
 
     Forward ``4 N H T^2`` a layer (scores and values, two FLOP a multiply-add), backward twice that; causal attention
@@ -123,7 +123,7 @@ def full_attention_flop(setting: Setting) -> float:
 
 def _flop(setting: Setting, *, causal: bool) -> float:
     work = setting.workload
-    attention = attention_flop_per_sequence(setting.model, work.seq_len, causal)
+    attention = attention_flop_per_sequence(setting.model, work.seq_len, causal=causal)
     return work.tokens * matrix_flop_per_token(setting.model) + work.global_batch * attention
 
 

@@ -119,7 +119,7 @@ def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0) -> float:
     return (1.0 + EXPONENTIAL_SHARE) / (1.0 + EXPONENTIAL_SHARE * 128.0 / head_dim) * filled
 
 
-def score_seconds(queries: Floats, keys: Floats, heads: Floats, *, score_bytes: float, hbm_bytes_per_s: float) -> Floats:
+def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: float, hbm_bytes_per_s: float) -> Floats:
     """Time to move the scores of blockwise attention through memory, one block after another.
 
     ``q k n s / B``: a kernel that is not fused writes and reads every score.
@@ -149,13 +149,13 @@ def score_seconds(queries: Floats, keys: Floats, heads: Floats, *, score_bytes: 
 
     Examples
     --------
-    >>> float(score_seconds(np.array(1e3), np.array(1e3), np.array(1.0), score_bytes=10.0, hbm_bytes_per_s=1e9))
+    >>> float(score_seconds(np.array(1e3), np.array(1e3), heads=np.array(1.0), score_bytes=10.0, hbm_bytes_per_s=1e9))
     0.01
     """
     return queries * keys * heads * score_bytes / hbm_bytes_per_s
 
 
-def attention_flop(queries: Floats, keys: Floats, width: Floats) -> Floats:
+def attention_flop(queries: Floats, keys: Floats, *, width: Floats) -> Floats:
     """Work of one forward attention of ``queries`` tokens that meet ``keys`` keys each on average.
 
     ``4 q k w``: scores and values, two FLOP a multiply-add.
@@ -180,7 +180,7 @@ def attention_flop(queries: Floats, keys: Floats, width: Floats) -> Floats:
 
     Examples
     --------
-    >>> float(attention_flop(np.array(10.0), np.array(5.0), np.array(8.0)))
+    >>> float(attention_flop(np.array(10.0), np.array(5.0), width=np.array(8.0)))
     1600.0
     """
     return 4.0 * queries * keys * width

@@ -204,6 +204,11 @@ class Layout:
         """Bytes of an activation element: 2 in bf16, 4 in fp32."""
         return 2.0 if self.setting.workload.precision == "bf16" else 4.0
 
+    @property
+    def held_bytes(self) -> float:
+        """Bytes of an activation element in memory: XLA for CPU computes bf16 in fp32 and keeps what it computes with."""
+        return 4.0 if self.setting.hardware.kind == "cpu" else self.activation_bytes
+
     @cached_property
     def _schemes(self) -> dict[Scheme, Bools]:
         spread = self.table.context > 1

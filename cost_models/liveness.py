@@ -20,6 +20,16 @@ STREAM_SHARDS = 3.0
 """Of the residual stream's size, all through a layer's backward pass: the stream that entered it, the stream after attention,
 and the cotangent that arrived."""
 
+SCORE_BUFFERS = 3.0
+"""fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
+
+SCORE_BLOCK = (512.0, 1024.0)
+"""Queries and keys of one block of scores (strategies/kernels/blockwise.py)."""
+
+HOST_LOGITS = 3.0
+"""fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
+alone the last takes the place of the first."""
+
 ATTENTION_OPERANDS = 3.0
 """Of the queries' size: queries, output, the output's cotangent."""
 
@@ -33,22 +43,22 @@ class LayerBackward:
     @cached_property
     def stream(self) -> Floats:
         """The residual stream of a context rank's tokens, gathered over tensor: ``a tl D``."""
-        return self.layout.activation_bytes * self.layout.tokens * self.layout.setting.model.d_model
+        return self.layout.held_bytes * self.layout.tokens * self.layout.setting.model.d_model
 
     @cached_property
     def wide(self) -> Floats:
         """A feed-forward tensor: ``a tl F / t``."""
-        return self.layout.activation_bytes * self.layout.tokens * self.layout.ff_width
+        return self.layout.held_bytes * self.layout.tokens * self.layout.ff_width
 
     @cached_property
     def queries(self) -> Floats:
         """Queries, or any tensor of their shape: ``a tl N H / t``."""
-        return self.layout.activation_bytes * self.layout.tokens * self.layout.query_width
+        return self.layout.held_bytes * self.layout.tokens * self.layout.query_width
 
     @cached_property
     def pair(self) -> Floats:
         """Keys and values of a chunk: ``2 a tl K H / t``."""
-        return 2.0 * self.layout.activation_bytes * self.layout.tokens * self.layout.kv_width
+        return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width
 
     @cached_property
     def _keeps_up(self) -> Bools:
@@ -99,9 +109,19 @@ class LayerBackward:
         layout = self.layout
         chunked = layout.rings | layout.is_scheme("all-gather")
         halves = chunked & ~layout.is_scheme("ring")
-        sums = np.where(chunked, FP32_BYTES / layout.activation_bytes, 0.0)
-        kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0))
+        sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
+        kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
         return kernel + (1.0 - self._keeps_qkv) * self.stream + self._shards
+
+    @cached_property
+    def _scores(self) -> Floats | float:
+        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each of 512 x 1024."""
+        layout = self.layout
+        if layout.setting.kernel != "blockwise":
+            return 0.0
+        heads = layout.sequences * layout.query_width / layout.setting.model.head_dim
+        block = np.minimum(SCORE_BLOCK[0], layout.local_length) * np.minimum(SCORE_BLOCK[1], layout.local_length)
+        return SCORE_BUFFERS * FP32_BYTES * heads * block
 
     @cached_property
     def keys_at_rest(self) -> Floats:
@@ -116,7 +136,7 @@ class LayerBackward:
         it; all-gather adds every rank's chunk and its fp32 gradients.
         """
         layout = self.layout
-        fp32 = FP32_BYTES / layout.activation_bytes
+        fp32 = FP32_BYTES / layout.held_bytes
         ring = np.where(layout.rings, 2.0 + fp32, 0.0)
         gathered = np.where(layout.is_scheme("all-gather"), (1.0 + fp32) * layout.context + 1.0, 0.0)
         return self.pair * (2.0 + ring + gathered)
@@ -196,10 +216,14 @@ class Loss:
         """
         layout = self.layout
         scores = layout.loss_chunk * layout.vocab_width
-        cotangent = layout.activation_bytes * scores
+        if layout.setting.hardware.kind == "cpu":
+            many = HOST_LOGITS * FP32_BYTES * scores + (layout.activation_bytes + FP32_BYTES) * self.table + self.gradient
+            alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
+            return np.where(layout.loss_chunks > 1, many, alone)
+        cotangent = layout.held_bytes * scores
         alone = np.maximum(FP32_BYTES * scores, self.gradient)
         many = FP32_BYTES * scores + self.gradient
-        return cotangent + layout.activation_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
+        return cotangent + layout.held_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
 
     @cached_property
     def embedding(self) -> Floats:
@@ -211,6 +235,6 @@ class Loss:
         """The last layer's output, its normed copy and its cotangent, and a chunk of the latter two gathered over tensor."""
         layout = self.layout
         model = layout.setting.model
-        shards = 3.0 * layout.activation_bytes * layout.stream_tokens * model.d_model
-        chunks = 2.0 * layout.activation_bytes * layout.loss_chunk * model.d_model
+        shards = 3.0 * layout.held_bytes * layout.stream_tokens * model.d_model
+        chunks = 2.0 * layout.held_bytes * layout.loss_chunk * model.d_model
         return shards + np.where(layout.tensor > 1, chunks, 0.0)

@@ -87,7 +87,7 @@ class StepMemory:
     @cached_property
     def saved_activations(self) -> Floats:
         """Residual stream entering each layer, and what the remat policy keeps of each."""
-        return on_device_bytes(self.layout)
+        return on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
 
     @cached_property
     def _summed(self) -> Floats:
@@ -106,19 +106,41 @@ class StepMemory:
         """fp32 gradients of all layers of this microbatch, and the head's."""
         return FP32_BYTES * (self._layer_elements + self._table)
 
+    @cached_property
+    def _layer(self) -> LayerBackward:
+        return LayerBackward(self.layout)
+
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each of ``PHASES`` holds beyond the persistent state, of those that the hardware has."""
         if self.layout.setting.hardware.kind == "tpu":
             return {"loops": self._loops()}
-        layer, loss = LayerBackward(self.layout), Loss(self.layout)
-        in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
+        return {**self._outside(), **self._inside()}
+
+    def _outside(self) -> dict[str, dict[str, Floats]]:
+        """Moments before and after the layers' backward pass."""
+        loss = Loss(self.layout)
+        grads = self._summed + self._layers
+        host = self.layout.setting.hardware.kind == "cpu"  # its schedule fills the layers' gradients with zeros at once
         return {
             "loss": {
-                "grads": self._summed,
+                "grads": grads if host else self._summed,
                 "saved_activations": self.saved_activations,
                 "working_set": loss.streams,
                 "logits_loss": loss.logits,
             },
+            "embedding_backward": {
+                "grads": grads + FP32_BYTES * self._table,
+                "working_set": self._layer.stream,
+                "logits_loss": loss.embedding,
+            },
+            "update": {"grads": FP32_BYTES * self._elements},
+        }
+
+    def _inside(self) -> dict[str, dict[str, Floats]]:
+        """Moments of one layer's backward pass."""
+        layer = self._layer
+        in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
+        return {
             "feed_forward_backward": {
                 **in_layer,
                 "working_set": layer.feed_forward,
@@ -140,12 +162,6 @@ class StepMemory:
                 "gathered_weights": layer.attention_weights,
                 "collective_buffers": layer.attention_unreduced,
             },
-            "embedding_backward": {
-                "grads": self._summed + self._layers + FP32_BYTES * self._table,
-                "working_set": layer.stream,
-                "logits_loss": loss.embedding,
-            },
-            "update": {"grads": FP32_BYTES * self._elements},
         }
 
     def _loops(self) -> dict[str, Floats]:
@@ -154,7 +170,7 @@ class StepMemory:
         Layers' weights are cast once, before the loops; whole tables of the embedding's gradient stay, one that microbatches
         add up and one of this microbatch.
         """
-        layout, layer, loss = self.layout, LayerBackward(self.layout), Loss(self.layout)
+        layout, layer, loss = self.layout, self._layer, Loss(self.layout)
         tables = np.where(layout.microbatches > 1, 2.0, 1.0) * loss.embedding
         return {
             "grads": self._summed + self._layers,

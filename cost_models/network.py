@@ -66,10 +66,10 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     Source: ``jax.make_mesh`` over devices in order of their ids, row-major: the last axis varies fastest.
     """
     members = layout.members(axes)
-    stride = _stride(layout, axes, ORDERS[0])
+    stride = _stride(layout, axes, order=ORDERS[0])
     for code, order in enumerate(ORDERS[1:], start=1):
         if set(order[_innermost(axes, order) :]) != set(ORDERS[0][_innermost(axes, ORDERS[0]) :]):
-            stride = np.where(layout.table.axis_order == code, _stride(layout, axes, order), stride)
+            stride = np.where(layout.table.axis_order == code, _stride(layout, axes, order=order), stride)
     domain = float(layout.setting.hardware.domain_size)
     inner = np.minimum(np.maximum(np.floor(domain / stride), 1.0), members)
     return Span(members, stride, inner)
@@ -79,7 +79,7 @@ def _innermost(axes: tuple[AxisName, ...], order: tuple[AxisName, ...]) -> int:
     return max(order.index(axis) for axis in axes)
 
 
-def _stride(layout: Layout, axes: tuple[AxisName, ...], order: tuple[AxisName, ...]) -> Floats:
+def _stride(layout: Layout, axes: tuple[AxisName, ...], *, order: tuple[AxisName, ...]) -> Floats:
     return layout.members(order[_innermost(axes, order) + 1 :])
 
 

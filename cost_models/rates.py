@@ -135,13 +135,13 @@ def rates_of(hardware: HardwareSpec) -> Rates:
     capped = power_cap_ratio(hardware, float(entry.get("power_w", 0.0)))
     return Rates(
         gemm=_scaled(_gemm(hardware, entry.get("gemm", {})), capped),
-        attention_forward=_scaled(_attention(hardware, attention, "forward"), capped),
-        attention_backward=_scaled(_attention(hardware, attention, "backward"), capped),
+        attention_forward=_scaled(_attention(hardware, attention, which="forward"), capped),
+        attention_backward=_scaled(_attention(hardware, attention, which="backward"), capped),
         forward_half_tokens=attention.get("forward_half_tokens", HALF_TOKENS["forward"]),
         backward_half_tokens=attention.get("backward_half_tokens", HALF_TOKENS["backward"]),
         hbm=_hbm(hardware, entry.get("hbm", {})),
         matrix_unit=float(entry.get("matrix_unit", 0.0)),
-        collectives={op: _collective(hardware, entry, op) for op in _OPS},
+        collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
     )
 
 
@@ -209,7 +209,7 @@ def rates_for(setting: Setting) -> Rates:
     entry = _entry(setting.hardware)
     older = entry.get("attention-flash2", entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
-    passes = {which: _attention(setting.hardware, older, which) for which in ("forward", "backward")}
+    passes = {which: _attention(setting.hardware, older, which=which) for which in ("forward", "backward")}
     share *= power_cap_ratio(setting.hardware, float(entry.get("power_w", 0.0)))
     scaled = {which: replace(rate, value=rate.value * share) for which, rate in passes.items()}
     return replace(
@@ -229,15 +229,15 @@ def _gemm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
         return Rate(entry["sustained_flop_per_s"], True, entry["source"])
     if "best_flop_per_s" in entry:
         return Rate(entry["best_flop_per_s"] * SUSTAINED_OF_BEST, True, f"{entry['source']} x {SUSTAINED_OF_BEST:.2f}")
-    return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK[hardware.kind], "peak")
+    return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK[hardware.kind], what="peak")
 
 
-def _attention(hardware: HardwareSpec, entry: dict[str, Any], which: str) -> Rate:
+def _attention(hardware: HardwareSpec, entry: dict[str, Any], *, which: str) -> Rate:
     key = f"{which}_flop_per_s"
     if key in entry:
         share = IN_STEP[which] if entry["benchmark"] else 1.0
         return Rate(entry[key] * share, True, entry["source"] + (f"; x {share} inside a step" if share != 1.0 else ""))
-    return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], "peak")
+    return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], what="peak")
 
 
 def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
@@ -245,17 +245,17 @@ def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
         nominal = hardware.device.hbm_bytes_per_s.value
         scale = nominal / entry.get("nominal_bytes_per_s", nominal)
         return Rate(entry["copy_bytes_per_s"] * scale, scale == 1, entry["source"])
-    return _share(hardware.device.hbm_bytes_per_s, HBM_OF_PEAK, "bandwidth")
+    return _share(hardware.device.hbm_bytes_per_s, HBM_OF_PEAK, what="bandwidth")
 
 
-def _share(figure: Figure, share: float, what: str) -> Rate:
+def _share(figure: Figure, share: float, *, what: str) -> Rate:
     """A spec's figure as it stands where it was measured, else ``share`` of the datasheet's."""
     if figure.kind == "measured":
         return Rate(figure.value, True, figure.source)
     return Rate(figure.value * share, False, f"{share:.2f} of the datasheet's {what}")
 
 
-def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> CollectiveRate:
+def _collective(hardware: HardwareSpec, entry: dict[str, Any], *, op: str) -> CollectiveRate:
     link = hardware.domain_link
     rows = entry.get("collectives", {})
     if op in rows:
@@ -268,5 +268,5 @@ def _collective(hardware: HardwareSpec, entry: dict[str, Any], op: str) -> Colle
         return CollectiveRate(
             PERMUTE_LATENCY_S, 0.0, bandwidth, False, "GB200's permutes, scaled by the link (XLA's perf table)"
         )
-    rate = _share(link.oneway_bytes_per_s, LINK_OF_PEAK if hardware.kind == "gpu" else 1.0, "link bandwidth")
+    rate = _share(link.oneway_bytes_per_s, LINK_OF_PEAK if hardware.kind == "gpu" else 1.0, what="link bandwidth")
     return CollectiveRate(link.latency_s.value, link.latency_s.value, rate.value, rate.measured, rate.source)

@@ -39,10 +39,10 @@ def test_attention_of_one_amount_of_work_gets_no_slower_with_longer_keys(keys):
 
 
 def test_attention_work_is_linear_in_each_of_its_lengths():
-    base = attention_flop(np.array(10.0), np.array(20.0), np.array(30.0))
+    base = attention_flop(np.array(10.0), np.array(20.0), width=np.array(30.0))
     assert base == 4 * 10 * 20 * 30
-    assert attention_flop(np.array(20.0), np.array(20.0), np.array(30.0)) == 2 * base
-    assert attention_flop(np.array(10.0), np.array(40.0), np.array(30.0)) == 2 * base
+    assert attention_flop(np.array(20.0), np.array(20.0), width=np.array(30.0)) == 2 * base
+    assert attention_flop(np.array(10.0), np.array(40.0), width=np.array(30.0)) == 2 * base
 
 
 def test_small_kernels_stop_at_their_floor():
@@ -58,7 +58,7 @@ def test_published_cudnn_forward_at_8192_causal(machine, seconds):
     # cudnn-frontend, llama3.1 rows: 64 heads of 128: 4 x 8192 x 4096 x 8192 FLOP; a kernel of 2 ms meets no power limit
     # yet, which takes 2-5 % of the long kernels that the rate stands for, and is timed alone, not inside a step
     rates = rates_of(hardware(machine))
-    work = attention_flop(np.array(8192.0), np.array(4096.0), np.array(64 * 128.0))
+    work = attention_flop(np.array(8192.0), np.array(4096.0), width=np.array(64 * 128.0))
     time = attention_seconds(
         work, np.array(4096.0), flop_per_s=rates.attention_forward.value, half_tokens=rates.forward_half_tokens
     )

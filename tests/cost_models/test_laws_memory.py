@@ -69,7 +69,8 @@ def test_attention_by_hand_in_a_zigzag_ring(toy):
     # context 2: 128 tokens: stream 2048, queries 2048, key-value pair 2 x 2 x 128 x 4 = 2048
     layer = LayerBackward(layout(toy, mesh={"context": 2}))
     # 3 operands, an fp32 sum of twice the size, 3 halves copied out and one back; the normed stream, three of its own
-    assert layer.attention.tolist() == [2048 * (3 + 2 + 2) + 2048 + 3 * 2048]
+    # and, heads of 2 being none of cuDNN's, three fp32 blocks of 32 x 32 scores for 4 heads of 4 sequences
+    assert layer.attention.tolist() == [2048 * (3 + 2 + 2) + 3 * 4 * 16 * 32 * 32 + 2048 + 3 * 2048]
     # 2 of the kernel, one in flight, a copy, and fp32 gradients of twice the size
     assert layer.keys.tolist() == [2048 * (2 + 2 + 2)]
     contiguous = LayerBackward(layout(toy, mesh={"context": 2}, scheme="ring"))
@@ -88,6 +89,13 @@ def test_loss_by_hand(toy):
     assert loss.logits.tolist() == [64 * 32 * 6 + 2 * 256 + 4 * 256]
     # one chunk of all 256 tokens: the gradient of 1024 bytes comes when the logits of 32768 are gone
     assert Loss(layout(toy, loss_chunk_tokens=256)).logits.tolist() == [256 * 32 * 2 + 2 * 256 + 256 * 32 * 4]
+
+
+def test_the_host_keeps_bf16_in_fp32(llama):
+    host = replace(llama, hardware=hardware("cpu-host"))
+    mesh = {"context": 4, "tensor": 2}
+    assert memory(host, mesh=mesh).saved_activations == 2 * memory(llama, mesh=mesh).saved_activations
+    assert memory(host, mesh=mesh).params == memory(llama, mesh=mesh).params
 
 
 def test_on_tpu_the_loops_of_a_step_share_nothing(llama):
