@@ -112,9 +112,11 @@ def torus_links(hardware: HardwareSpec, span: Span) -> Floats:
     start = 1.0
     for size, wrap in zip(reversed(hardware.torus), reversed(wraps), strict=True):
         end = start * size
-        covered = (np.minimum(high, end) > np.maximum(low, start)) & (size > 1)
-        whole = (low <= start) & (high >= end) & wrap
-        links = links + covered * np.where(whole, 2.0, 1.0)
+        if size > 1:
+            covered = (np.minimum(high, end) > np.maximum(low, start)).astype(np.float64)
+            links += covered
+            if wrap:
+                links += covered * ((low <= start) & (high >= end))
         start = end
     return np.maximum(links, 1.0)
 
@@ -240,11 +242,11 @@ class Network:
     _costs: dict[tuple[str, tuple[AxisName, ...]], CallCost] = field(default_factory=dict)
 
     def seconds(self, term: Term) -> Floats:
-        """Time of one call of ``term`` [s]; 0 where it has no calls."""
+        """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
         key = (term.op, term.axes)
         if key not in self._costs:
             if term.axes not in self._spans:
                 self._spans[term.axes] = span_of(self.layout, term.axes)
             hardware = self.layout.setting.hardware
             self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
-        return self._costs[key].seconds(term.bytes) * term.used.astype(np.float64)
+        return self._costs[key].seconds(term.bytes)
