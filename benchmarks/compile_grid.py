@@ -20,7 +20,7 @@ from planner.measure.toolchain import probe
 
 ROWS = Path(__file__).parents[1] / "tests" / "cost_models" / "data" / "compiled_steps.json"
 POINTS = Path(__file__).with_name("compile_grid.json")
-MEASURED = ("argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "total_bytes")
+MEASURED = ("argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "host_temp_bytes", "total_bytes")
 
 
 def job_of(point: dict) -> CompileJob:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.flops import full_attention_flop, hardware_flop, model_flop
+from cost_models.kept import host_bytes
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import PHASES, StepMemory
 from cost_models.rates import rates_for
@@ -28,11 +29,13 @@ class EstimateTable:
     """The laws' prediction for each row of a table; columns of shape ``[n]``, SI units.
 
     ``memory_bytes`` and ``time_s`` are by part (``MEMORY_PARTS``, ``TIME_PARTS``) and add up to ``total_bytes`` and
-    ``step_s``. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into ``cost_models.memory.PHASES``.
+    ``step_s``; ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
+    ``cost_models.memory.PHASES``.
     """
 
     memory_bytes: dict[str, Floats]
     total_bytes: Floats
+    host_bytes: Floats
     allowance_bytes: Floats
     phase: NDArray[np.int8]
     time_s: dict[str, Floats]
@@ -84,6 +87,7 @@ class EstimateTable:
             "mfu_ratio": float(self.mfu_ratio[i]),
             "fits": bool(self.fits[i]),
             "memory_bytes": {"total": sum(memory.values()), **memory},
+            "host_bytes": round(float(self.host_bytes[i])),
             "memory_phase": PHASES[int(self.phase[i])],
             "allowance_bytes": round(float(self.allowance_bytes[i])),
             "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
@@ -134,6 +138,7 @@ def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
     return EstimateTable(
         memory_bytes=memory,
         total_bytes=total,
+        host_bytes=host_bytes(layout),
         allowance_bytes=allowance,
         phase=phase,
         time_s=times,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layout import Floats, Layout
-from lcplan.remat import NAMED_TENSORS
+from lcplan.remat import LAYER_IN, NAMED_TENSORS
 
 FP32_BYTES = 4.0
-LAYER_IN = "layer_in"
-"""The residual stream entering a layer, which every policy keeps."""
 
 
 def kept_bytes(layout: Layout) -> dict[str, Floats]:
@@ -59,11 +57,40 @@ def on_device_bytes(layout: Layout) -> Floats:
 
     Notes
     -----
-    Source: ``kept_bytes``; the setting's program says what is offloaded.
+    Source: ``kept_bytes``; the remat policy or the setting's program says what is offloaded.
     """
-    away = layout.setting.program.offloaded
-    kept = [size for name, size in kept_bytes(layout).items() if name not in away]
-    return layout.setting.model.layers * sum(kept, start=np.zeros(len(layout.table)))
+    kept = sum(kept_bytes(layout).values(), start=np.zeros(len(layout.table)))
+    return layout.setting.model.layers * (kept - _away_bytes(layout))
+
+
+def host_bytes(layout: Layout) -> Floats:
+    """What a step's layers keep in the host's memory.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        All layers of one microbatch [bytes of host memory per device].
+
+    Notes
+    -----
+    What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
+    """
+    return layout.setting.model.layers * _away_bytes(layout)
+
+
+def _away_bytes(layout: Layout) -> Floats:
+    """What one layer and microbatch keep in the host's memory."""
+    away = np.zeros(len(layout.table))
+    if layout.offloaded:
+        sizes = kept_bytes(layout)
+        for name in layout.offloaded:
+            away = away + sizes[name] * layout.offloads(name)
+    return away
 
 
 def offload_seconds(layout: Layout) -> Floats:
@@ -86,7 +113,6 @@ def offload_seconds(layout: Layout) -> Floats:
     Ignores that devices of one host share its memory. Source: docs/tables.md, ``offloaded``.
     """
     link = layout.setting.hardware.device.host_oneway_bytes_per_s
-    away = [size for name, size in kept_bytes(layout).items() if name in layout.setting.program.offloaded]
-    if link is None or not away:
+    if link is None or not layout.offloaded:
         return np.zeros(len(layout.table))
-    return 2.0 * sum(away, start=np.zeros(len(layout.table))) / link.value
+    return 2.0 * _away_bytes(layout) / link.value

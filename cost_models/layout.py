@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.setting import Setting
 from cost_models.table import DTYPES, REMATS, SCHEME_CODES, StrategyTable
-from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES
+from lcplan.remat import LAYER_IN, NAMED_TENSORS, REMAT_POLICIES
 from lcplan.strategy import AXES, AxisName, Scheme
 
 Floats = NDArray[np.float64]
@@ -21,9 +21,15 @@ Column = TypeVar("Column", bound="NDArray[Any]")
 
 _DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
 _SAVED_BY: dict[str, tuple[int, ...]] = {
-    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy]) for tensor in NAMED_TENSORS
+    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy].saved)
+    for tensor in NAMED_TENSORS
 }
-"""Codes of the policies that keep each named tensor."""
+"""Codes of the policies that keep each named tensor, on the device or on the host."""
+_OFFLOADED_BY: dict[str, tuple[int, ...]] = {
+    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy].offloaded)
+    for tensor in (LAYER_IN, *NAMED_TENSORS)
+}
+"""Codes of the policies that keep each named tensor on the host."""
 
 
 @dataclass(frozen=True)
@@ -227,9 +233,32 @@ class Layout:
     def _saves(self) -> dict[str, Bools]:
         if self.setting.program.saved is not None:
             return {tensor: np.full(len(self.table), tensor in self.setting.program.saved) for tensor in NAMED_TENSORS}
-        chosen = [self.table.remat == code for code in range(len(REMATS))]
-        nothing = np.zeros(len(self.table), dtype=np.bool_)
-        return {tensor: reduce(np.logical_or, (chosen[code] for code in codes), nothing) for tensor, codes in _SAVED_BY.items()}
+        return {tensor: self._under(codes) for tensor, codes in _SAVED_BY.items()}
+
+    @cached_property
+    def _policies(self) -> dict[int, Bools]:
+        return {int(code): self.table.remat == code for code in np.unique(self.table.remat)}
+
+    def _under(self, codes: tuple[int, ...]) -> Bools:
+        """Rows whose policy is one of ``codes``."""
+        chosen = [self._policies[code] for code in codes if code in self._policies]
+        return reduce(np.logical_or, chosen) if chosen else np.zeros(len(self.table), dtype=np.bool_)
+
+    @cached_property
+    def _offloads(self) -> dict[str, Bools]:
+        """By tensor, where any row offloads it."""
+        away = self.setting.program.offloaded
+        found = {tensor: self._under(codes) | (tensor in away) for tensor, codes in _OFFLOADED_BY.items()}
+        return {tensor: rows for tensor, rows in found.items() if rows.any()}
+
+    @property
+    def offloaded(self) -> tuple[str, ...]:
+        """Tensors of a layer that wait in the host's memory in some row."""
+        return tuple(self._offloads)
+
+    def offloads(self, tensor: str) -> Bools:
+        """Rows that keep the named tensor of a layer, or ``layer_in``, in the host's memory."""
+        return self._offloads[tensor]
 
     def saves(self, tensor: str) -> Bools:
         """Rows whose remat policy keeps the named tensor of a layer (lcplan.remat) for the backward pass."""

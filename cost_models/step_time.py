@@ -179,7 +179,7 @@ class StepTime(StepWork):
         again = recomputes_attention(self.layout)
         ring = self.floor_s * self.passes * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
-        if program.offloaded:
+        if self.layout.offloaded:
             ring = ring + self.passes * np.maximum(offload_seconds(self.layout) - self.layer_forward - self.layer_backward, 0.0)
         return ring + self._host_wait if program.dispatch == "eager" else ring
 

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.kept import LAYER_IN, kept_bytes
+from cost_models.kept import kept_bytes
 from cost_models.layout import Floats, Layout
 from cost_models.memory import MEMORY_PARTS, PHASES
+from lcplan.remat import LAYER_IN
 
 FP32_BYTES = 4.0
 

@@ -1,16 +1,34 @@
-"""Remat policies by name: which named tensors of a layer the forward pass keeps for the backward pass.
+"""Remat policies by name: which named tensors of a layer the forward pass keeps for the backward pass, and where.
 
 The names are those that ``strategies`` gives with ``checkpoint_name`` and that ``cost_models`` sizes, so the program and
-the law read one table. ``layer_in`` (the residual stream entering a layer) is always kept: it is the scan's carry.
-Policy names follow MaxText's ``remat_policy`` where it has one that saves the same set.
+the law read one table. ``layer_in``, the residual stream entering a layer, is always kept: it is the scan's carry. What is
+offloaded waits in the host's memory. Several sets are MaxText's, under names of our own (planner/export/maxtext.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
-RematName = Literal["full", "save-attention", "save-qkv", "minimal", "none"]
+RematName = Literal[
+    "full",
+    "save-attention",
+    "save-qkv",
+    "minimal",
+    "none",
+    "save-out",
+    "save-qkv-proj",
+    "dots-except-mlp",
+    "dots",
+    "offload-layer-in",
+    "offload-attention",
+    "offload-qkv-proj",
+    "offload-dots",
+]
+
+LAYER_IN = "layer_in"
+"""The residual stream entering a layer, B T/tensor D, which every policy keeps."""
 
 NAMED_TENSORS: tuple[str, ...] = (
     "query",  # after RoPE, B T N/tensor H
@@ -23,14 +41,53 @@ NAMED_TENSORS: tuple[str, ...] = (
     "up",  # B T F/tensor
 )
 
-REMAT_POLICIES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
+_ATTENTION = ("context", "lse")
+_PROJECTED = ("query", "key", "value")
+_PRODUCTS = (*_PROJECTED, "attention_out", "gate", "up")
+
+
+@dataclass(frozen=True)
+class RematPolicy:
+    """What of a layer is there for the backward pass: ``kept`` on the device, ``offloaded`` to the host's memory."""
+
+    kept: tuple[str, ...] = ()
+    offloaded: tuple[str, ...] = ()
+    """May hold ``LAYER_IN``, which stays on the device otherwise."""
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """Named tensors that are not computed again, wherever they wait."""
+        return (*self.kept, *(name for name in self.offloaded if name != LAYER_IN))
+
+
+REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
     {
-        "full": (),
-        "save-attention": ("context", "lse"),
-        "save-qkv": ("query", "key", "value", "context", "lse"),
-        "minimal": ("query", "key", "value", "context", "lse", "attention_out"),
-        "none": NAMED_TENSORS,
+        "full": RematPolicy(),
+        "save-attention": RematPolicy(_ATTENTION),
+        "save-qkv": RematPolicy((*_PROJECTED, *_ATTENTION)),
+        "minimal": RematPolicy((*_PROJECTED, *_ATTENTION, "attention_out")),
+        "none": RematPolicy(NAMED_TENSORS),
+        "save-out": RematPolicy(("attention_out",)),
+        "save-qkv-proj": RematPolicy(_PROJECTED),
+        "dots-except-mlp": RematPolicy((*_PROJECTED, "attention_out")),
+        "dots": RematPolicy(_PRODUCTS),
+        "offload-layer-in": RematPolicy(offloaded=(LAYER_IN,)),
+        "offload-attention": RematPolicy(offloaded=(LAYER_IN, *_ATTENTION)),
+        "offload-qkv-proj": RematPolicy(offloaded=_PROJECTED),
+        "offload-dots": RematPolicy(offloaded=_PRODUCTS),
     }
 )
+
+GRID_POLICIES: tuple[str, ...] = (
+    "full",
+    "save-attention",
+    "save-qkv",
+    "minimal",
+    "none",
+    "offload-layer-in",
+    "offload-attention",
+)
+"""What a search tries without a filter. Of the rest, those that keep products and run attention again save little time for
+what they hold at long sequences, and those that offload products move more than any link to a host can hide."""
 
 assert set(REMAT_POLICIES) == set(get_args(RematName))

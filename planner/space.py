@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.table import CODES, StrategyTable
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import GRID_POLICIES
 from lcplan.strategy import AXES, AXIS_ORDERS, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
@@ -38,7 +38,7 @@ class Knobs:
         """A filter's values where it has any, else all that the grid covers."""
         return cls(
             scheme=filters.scheme or SCHEMES,
-            remat=filters.remat or tuple(REMAT_POLICIES),
+            remat=filters.remat or GRID_POLICIES,
             backend=filters.backend or backends,
             gather_dtype=filters.gather_dtype or ("bf16",),
             reduce_dtype=filters.reduce_dtype or ("fp32",),

@@ -17,6 +17,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from lcplan.remat import LAYER_IN
 from strategies.embedding import embed
 from strategies.linear import Gather, column, own_head, row
 from strategies.loss import Hidden, Targets, vocabulary_loss
@@ -147,7 +148,8 @@ class Layer(nnx.Module):
         self.feed_forward = FeedForward(spec, rngs)
 
     def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
-        """The residual stream, one layer on."""
+        """The residual stream, one layer on. What entered has its name in here: named outside, jax would offload nothing."""
+        x_RD = name(x_RD, LAYER_IN)
         x_RD = name(x_RD + self.attention(x_RD, rope), "attention_out")
         return x_RD + self.feed_forward(x_RD)
 

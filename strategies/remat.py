@@ -13,12 +13,12 @@ import jax
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Shaped
 
-from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES, RematName
+from lcplan.remat import LAYER_IN, NAMED_TENSORS, REMAT_POLICIES, RematName, RematPolicy
 
 
 def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
     """Mark ``x`` as the named tensor that policies speak of."""
-    assert tensor in NAMED_TENSORS
+    assert tensor in (LAYER_IN, *NAMED_TENSORS)
     return checkpoint_name(x, tensor)
 
 
@@ -28,5 +28,15 @@ def remat(layer: Callable[..., Any], policy: RematName) -> Callable[..., Any]:
     jax ties what is computed again to the cotangent that needs it. Inside a scan that looks needless, but XLA peels the first
     turn off the backward loop to pipeline its reductions, and would run that layer again while the loss holds the memory.
     """
-    saved = jax.checkpoint_policies.save_only_these_names(*REMAT_POLICIES[policy])
-    return jax.checkpoint(layer, policy=saved, prevent_cse=True)
+    return jax.checkpoint(layer, policy=_checkpoint_policy(REMAT_POLICIES[policy]), prevent_cse=True)
+
+
+def _checkpoint_policy(policy: RematPolicy) -> Callable[..., Any]:
+    if not policy.offloaded:
+        return jax.checkpoint_policies.save_only_these_names(*policy.kept)
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=list(policy.kept),
+        names_which_can_be_offloaded=list(policy.offloaded),
+        offload_src="device",
+        offload_dst="pinned_host",
+    )

@@ -35,7 +35,16 @@ MODEL_NAMES = frozenset(
 )  # fmt: skip
 """Models of the catalogue that MaxText has under a name of its own; others are ``default`` with every size written out."""
 
-NAMED_REMAT = MappingProxyType({"full": "full", "minimal": "save_dot_with_context_except_mlp"})
+NAMED_REMAT = MappingProxyType(
+    {
+        "full": "full",
+        "minimal": "save_dot_with_context_except_mlp",
+        "save-out": "save_out_proj",
+        "save-qkv-proj": "save_qkv_proj",
+        "dots-except-mlp": "save_dot_except_mlp",
+        "offload-qkv-proj": "qkv_proj_offloaded",
+    }
+)
 """MaxText's policies that save just what one of lcplan's does; the others are ``custom``."""
 
 
@@ -184,5 +193,7 @@ def _remat(job: Job) -> dict[str, Any]:
     policy = job.strategy.remat
     if policy in NAMED_REMAT:
         return {"remat_policy": NAMED_REMAT[policy]}
-    saved = dict.fromkeys(name for tensor in REMAT_POLICIES[policy] for name in SAVED[tensor])
-    return {"remat_policy": "custom", **dict.fromkeys(saved, "device")}
+    kept, offloaded = REMAT_POLICIES[policy].kept, REMAT_POLICIES[policy].offloaded
+    places = {name: "device" for tensor in kept for name in SAVED[tensor]}
+    places |= {name: "offload" for tensor in offloaded for name in SAVED[tensor]}
+    return {"remat_policy": "custom", **places}

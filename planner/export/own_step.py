@@ -9,7 +9,7 @@ import yaml
 
 from cost_models.setting import Setting
 from lcplan.plan import Plan
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import REMAT_POLICIES, RematPolicy
 from planner.export.interface import Launch, Written, title
 from planner.export.jax_environment import jax_environment
 from planner.trainers import Job, Translation
@@ -69,7 +69,7 @@ def shardings(mesh):
 
 def remat(layer):
     """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name."""
-    return jax.checkpoint(layer, policy=jax.checkpoint_policies.save_only_these_names(*SAVED), prevent_cse=False)
+    return jax.checkpoint(layer, policy={policy}, prevent_cse=False)
 
 
 def example_step(mesh):
@@ -120,12 +120,22 @@ def export(translation: Translation, plan: Plan) -> Written:
         axes=job.strategy.axis_order,
         shape=tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order),
         parameters="\n".join(f'    "{name}": {spec},  # {dims}' for name, (spec, dims) in parameter_specs(job).items()),
-        saved=REMAT_POLICIES[job.strategy.remat],
+        saved=REMAT_POLICIES[job.strategy.remat].kept,
+        policy=_policy(REMAT_POLICIES[job.strategy.remat]),
         kernel=_kernel(job, plan),
     )
     files = {FILE: text, PLAN_FILE: yaml.safe_dump(changed.model_dump(mode="json"), sort_keys=False, width=120)}
     per = "process" if plan.launch.processes > 1 else "host"
     return Written(files, Launch(("python3", FILE), environment, per=per))
+
+
+def _policy(policy: RematPolicy) -> str:
+    """The policy as an expression of ``SAVED``."""
+    if not policy.offloaded:
+        return "jax.checkpoint_policies.save_only_these_names(*SAVED)"
+    names = f"names_which_can_be_saved=SAVED, names_which_can_be_offloaded={policy.offloaded}"
+    places = 'offload_src="device", offload_dst="pinned_host"'
+    return f"jax.checkpoint_policies.save_and_offload_only_these_names({names}, {places})"
 
 
 def _dict(values: dict[str, str]) -> str:

@@ -51,7 +51,10 @@ REMAT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """lcplan's named tensors that each of MaxText's policies saves on the device; ``custom`` says its own."""
-OFFLOADED = ("qkv_proj_offloaded", "minimal_offloaded")
+OFFLOADED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"qkv_proj_offloaded": _QKV, "minimal_offloaded": (*_QKV, *_OUT, *_MLP)}
+)
+"""What those of its policies that offload send to the host."""
 ATTENTIONS = ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax")
 UNPRICED = MappingProxyType(
     {
@@ -146,7 +149,7 @@ def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[st
 def _remat(values: Mapping[str, Any], *, file: str) -> tuple[str, list[str]]:
     policy = str(values["remat_policy"])
     if policy in OFFLOADED:
-        return "full", [f"remat_policy {policy}: lcplan has no offload to the host; priced as full, without its transfers"]
+        return nearest_superset((), OFFLOADED[policy])[0], []
     if policy == "custom":
         return _custom(values)
     if policy not in REMAT:
@@ -159,16 +162,16 @@ def _remat(values: Mapping[str, Any], *, file: str) -> tuple[str, list[str]]:
 
 def _custom(values: Mapping[str, Any]) -> tuple[str, list[str]]:
     names = {theirs for group in SAVED.values() for theirs in group} | {"mlpwi", "mlpwo", "qkv_proj", "kv_proj"}
-    device = {name for name in names if values.get(name) == "device"}
-    notes = [f"{name}: offload is priced as recomputed" for name in sorted(names) if values.get(name) == "offload"]
-    saved = {ours for ours, theirs in SAVED.items() if set(theirs) & device}
-    saved |= {"query", "key", "value"} if "qkv_proj" in device else set()
-    saved |= {"gate", "up"} if "mlpwi" in device else set()
-    name, exact = nearest_superset(saved)
-    return name, notes if exact else [
-        *notes,
-        f"remat_policy custom is priced as {name}, the nearest that keeps at least as much",
-    ]
+    device, away = (_ours({name for name in names if values.get(name) == place}) for place in ("device", "offload"))
+    name, exact = nearest_superset(device, away)
+    return name, [] if exact else [f"remat_policy custom is priced as {name}, the nearest that keeps at least as much"]
+
+
+def _ours(theirs: set[str]) -> set[str]:
+    """lcplan's named tensors among MaxText's."""
+    found = {ours for ours, names in SAVED.items() if set(names) & theirs}
+    found |= set(_QKV) if "qkv_proj" in theirs else set()
+    return found | (set(_MLP) if "mlpwi" in theirs else set())
 
 
 def _order(values: Mapping[str, Any]) -> tuple[AxisName, ...] | None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import cast
 
-from lcplan.remat import REMAT_POLICIES, RematName
+from lcplan.remat import LAYER_IN, REMAT_POLICIES, RematName
 
 
-def nearest_superset(saved: Collection[str]) -> tuple[RematName, bool]:
-    """The policy with the fewest tensors that keeps all of ``saved``, and whether it keeps just these.
+def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
+    """The policy with the fewest tensors that keeps all of ``saved`` and ``offloaded``, and whether it keeps just these so.
 
     >>> nearest_superset({"context", "lse"})
     ('save-attention', True)
-    >>> nearest_superset({"query"})
-    ('save-qkv', False)
+    >>> nearest_superset({"lse"})
+    ('save-attention', False)
+    >>> nearest_superset((), {"layer_in"})
+    ('offload-layer-in', True)
     """
-    policies: dict[RematName, frozenset[str]] = {name: frozenset(kept) for name, kept in REMAT_POLICIES.items()}  # type: ignore[misc]
-    name = min((name for name, kept in policies.items() if kept >= set(saved)), key=lambda name: len(policies[name]))
-    return name, policies[name] == set(saved)
+    wanted, away = {*saved, *offloaded} - {LAYER_IN}, set(offloaded)
+    strays = {name: len(away ^ set(policy.offloaded)) for name, policy in REMAT_POLICIES.items()}
+    enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted]
+    name = min(enough, key=lambda name: (strays[name], len(REMAT_POLICIES[name].saved)))
+    return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) == wanted

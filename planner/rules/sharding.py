@@ -6,8 +6,9 @@ import numpy as np
 
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, divisors_up_to
+from planner.rules.interface import Mask, Rule, code, divisors_up_to
 
 
 def _heads(setting: Setting, table: StrategyTable) -> Mask:
@@ -75,10 +76,30 @@ def _say_state(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+_OFFLOADING = tuple(code("remat", name) for name, policy in REMAT_POLICIES.items() if policy.offloaded)
+
+
+def _host_link(setting: Setting, table: StrategyTable) -> Mask:
+    if setting.hardware.device.host_oneway_bytes_per_s is not None:
+        return np.zeros(len(table), dtype=np.bool_)
+    return np.isin(table.remat, _OFFLOADING)
+
+
+def _say_host_link(setting: Setting, strategy: Strategy) -> str:
+    hardware = setting.hardware
+    if hardware.kind == "cpu":
+        return f"remat={strategy.remat} offloads to the host's memory, which is the devices' own on {hardware.name}; use full"
+    return (
+        f"remat={strategy.remat} offloads to the host's memory, and no bandwidth of {hardware.device.name}'s link to its host "
+        "is known; state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
+    )
+
+
 SHARDING_RULES: tuple[Rule, ...] = (
     Rule("heads", "mesh", _heads, _say_heads),
     Rule("kv-heads", "mesh", _kv_heads, _say_kv_heads),
     Rule("feed-forward", "mesh", _feed_forward, _say_feed_forward),
     Rule("vocabulary", "mesh", _vocabulary, _say_vocabulary),
     Rule("state-shards", "mesh", _state, _say_state),
+    Rule("host-link", "knob", _host_link, _say_host_link),
 )

@@ -15,7 +15,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
 
 ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
 """``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
@@ -29,7 +29,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
         ),
         "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=("save-attention", "save-qkv", "minimal")),
+            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
             "fsdp_activation_checkpointing is on or off; off where that fits",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),

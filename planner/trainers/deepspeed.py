@@ -14,7 +14,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, kv_heads_rule, only_nccl, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -22,7 +22,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     return {
         "scheme": Knob(instead("ulysses", of=SCHEMES), "DeepSpeed's sequence parallelism is Ulysses"),
         "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=("save-attention", "save-qkv", "minimal")),
+            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
             "Transformers' gradient_checkpointing is on or off; off where that fits",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),

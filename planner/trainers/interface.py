@@ -9,6 +9,7 @@ from typing import Any, Literal
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 from planner.rules.interface import Rule
@@ -103,6 +104,11 @@ def as_is(*values: str) -> dict[str, tuple[str, ...]]:
 def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The values ``of`` run as ``first``, or as one of ``others`` where that does not fit."""
     return dict.fromkeys(of, (first, *others))
+
+
+def besides(*policies: str) -> tuple[str, ...]:
+    """All remat policies but these."""
+    return tuple(name for name in REMAT_POLICIES if name not in policies)
 
 
 @dataclass(frozen=True)

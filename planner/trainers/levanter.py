@@ -19,7 +19,7 @@ from lcplan.strategy import SCHEMES, Strategy
 from planner.measure.backends import backend_verdict
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import keeps_more, kv_heads_rule, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
 
 JAX = "0.11.2"
 MODEL_TYPES: Mapping[str, str] = MappingProxyType({"llama": "llama", "mistral": "llama", "qwen2": "qwen", "qwen3": "qwen3"})
@@ -32,7 +32,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     return {
         "scheme": Knob(instead("all-gather", of=SCHEMES), "splash attention takes sharded queries and whole keys, no ring"),
         "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=("save-attention", "save-qkv", "minimal")),
+            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
             "gradient_checkpointing is true or false here; its saved names are not lcplan's",
         ),
         "backend": Knob(backends, f"jax {jax}, which Levanter runs on here, does not have this backend"),

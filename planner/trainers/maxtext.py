@@ -15,7 +15,7 @@ from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import LAYER_IN, REMAT_POLICIES
 from lcplan.strategy import AXIS_ORDERS, Strategy
 from planner.measure.backends import backend_verdict
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
@@ -42,6 +42,7 @@ SAVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "attention_out": ("out_proj",),
         "gate": ("mlpwi_0",),
         "up": ("mlpwi_1",),
+        LAYER_IN: ("decoder_layer_input",),
     }
 )
 """MaxText's checkpoint names of lcplan's named tensors: its ``context`` is output and log-sum-exp."""

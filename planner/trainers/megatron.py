@@ -12,7 +12,7 @@ from types import MappingProxyType
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, only_nccl, two_chunks_rule, ulysses_kv_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -29,7 +29,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "Megatron's rings are always zigzag (2 x context chunks), and its all-to-all does not replicate key/value heads",
         ),
         "remat": Knob(
-            as_is("full", "minimal", "none") | instead("minimal", "full", of=("save-attention", "save-qkv")),
+            as_is("full", "minimal", "none") | instead("minimal", "full", of=besides("full", "minimal", "none")),
             "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),

@@ -9,6 +9,7 @@ from cost_models.table import CODES, StrategyTable
 from lcplan.errors import BadInputError
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.remat import GRID_POLICIES
 from lcplan.strategy import Strategy
 from planner.filters import Filters
 from planner.rules.interface import Mask, Rule
@@ -36,7 +37,7 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
             if value in knob.runs and not knob.exact(value)
         ]
         if not asked and name != "backend" and GRID_DEFAULTS.get(name, "") not in knob.values:
-            narrowed[name] = knob.values
+            narrowed[name] = tuple(value for value in knob.values if name != "remat" or value in GRID_POLICIES)
     if problems:
         raise BadInputError(problems)
     return filters.model_copy(update=narrowed)

@@ -16,7 +16,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -27,7 +27,8 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
         ),
         "remat": Knob(
-            as_is("full", "save-attention", "none") | instead("none", "save-attention", of=("save-qkv", "minimal")),
+            as_is("full", "save-attention", "none")
+            | instead("none", "save-attention", of=besides("full", "save-attention", "none")),
             "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),

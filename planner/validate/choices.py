@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, get_args
+from typing import Any
 
 from cost_models.setting import Setting
-from lcplan.remat import RematName
+from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
 from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Strategy
 from lcplan.workload import Workload
 from planner.validate.facts import PRECISIONS, SCHEME_NAMES, Facts
@@ -20,7 +20,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "microbatches": ("one", "one sequence each"),
     "scheme": ("ring-zigzag", "ring", "all-gather", "ulysses"),
     "backend": (GPU_BACKENDS[0],),
-    "remat": get_args(RematName),
+    "remat": tuple(name for name in GRID_POLICIES if not REMAT_POLICIES[name].offloaded),
     "flop_convention": ("model", "full-attention", "hardware"),
 }
 """What may be chosen for an open field, the plainest first: which axis takes the devices that no stated axis takes; sequences

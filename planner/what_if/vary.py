@@ -77,7 +77,7 @@ def _one(text: str) -> Varied:
     if not equals or not values.strip():
         raise BadInputError(f"--vary {text!r}: write quantity=values, for example seq=64k..1m or hbm=80GiB,141GiB")
     if name == "offload" and name not in QUANTITIES:
-        raise BadInputError("--vary offload: lcplan's step does not offload to host memory yet; vary remat or moments-dtype")
+        raise BadInputError("--vary offload: the host's memory is a remat policy's choice; vary remat=full,offload-layer-in")
     if name not in QUANTITIES:
         raise BadInputError(f"--vary: unknown quantity {name!r}{hint(name, QUANTITIES)}")
     quantity = QUANTITIES[name]

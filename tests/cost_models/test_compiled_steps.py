@@ -1,6 +1,7 @@
 """The memory law against what the targets' own compilers said of whole steps (``python benchmarks/compile_grid.py``)."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from cost_models.estimate import estimate
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
+from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 
@@ -19,11 +21,15 @@ WORST = {"gb200": 0.10, "dgx-h100": 0.10, "tpu-v5p": 0.10, "cpu-host": 0.15}
 MEAN = {"gb200": 0.02, "dgx-h100": 0.02, "tpu-v5p": 0.03, "cpu-host": 0.06}
 
 
-def modelled(row):
+def priced(row):
     machine = hardware(row["hardware"])
     workload = Workload(seq_len=row["seq_len"], global_batch=row["global_batch"])
     setting = Setting(model(row["model"]), machine, workload, machine.usable_bytes)
-    return estimate(setting, StrategyTable.from_strategies([Strategy.model_validate(row["strategy"])])).row(0)["memory_bytes"]
+    return estimate(setting, StrategyTable.from_strategies([Strategy.model_validate(row["strategy"])])).row(0)
+
+
+def modelled(row):
+    return priced(row)["memory_bytes"]
 
 
 def named(row):
@@ -54,8 +60,24 @@ def test_what_was_compiled_adds_up():
         assert row["total_bytes"] == parts
 
 
+def test_policies_are_ordered_as_the_law_orders_them():
+    rows = [row for row in ROWS if row["model"] == "llama3-8b" and row["strategy"]["mesh"] == {"context": 16, "tensor": 2}]
+    steps = {row["strategy"].get("remat", "full"): row for row in rows if row["global_batch"] == 1 and row["seq_len"] == 2**18}
+    chain = [steps[name] for name in ("none", "dots", "save-attention", "full", "offload-layer-in")]
+    for more, less in pairwise(chain):
+        assert more["temp_bytes"] > less["temp_bytes"]
+        assert modelled(more)["total"] > modelled(less)["total"]
+
+
+def test_what_is_offloaded_lies_in_the_hosts_memory_to_the_byte():
+    offloaded = [row for row in ROWS if row["strategy"].get("remat", "").startswith("offload")]
+    assert len(offloaded) >= 4
+    for row in offloaded:
+        assert priced(row)["host_bytes"] == row["host_temp_bytes"]
+
+
 def test_the_grid_reaches_every_scheme_policy_and_machine():
     strategies = [Strategy.model_validate(row["strategy"]) for row in ROWS]
     assert {s.scheme for s in strategies} == {"ring", "ring-zigzag", "all-gather", "ulysses"}
-    assert {s.remat for s in strategies} == {"full", "save-attention", "save-qkv", "minimal", "none"}
+    assert {s.remat for s in strategies} == set(REMAT_POLICIES)
     assert len({row["model"] for row in ROWS}) >= 5

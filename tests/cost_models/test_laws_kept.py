@@ -1,7 +1,7 @@
 import pytest
 
 from cost_models.estimate import estimate
-from cost_models.kept import kept_bytes, offload_seconds, on_device_bytes
+from cost_models.kept import host_bytes, kept_bytes, offload_seconds, on_device_bytes
 from cost_models.layout import Layout
 from cost_models.program import Program
 from cost_models.setting import Setting
@@ -35,6 +35,14 @@ def test_what_is_offloaded_is_gone_from_the_device_and_not_repeated():
     assert on_device_bytes(here)[0] - on_device_bytes(there)[0] == pytest.approx(32 * gone)
     same = [estimate(x.setting, x.table).time_s["recompute"][0] for x in (here, there)]
     assert same[0] == same[1]
+
+
+def test_a_policy_that_offloads_prices_as_the_program_does():
+    by_policy, by_program = layout_of(remat="offload-layer-in"), layout_of(Program(offloaded=("layer_in",)), remat="full")
+    assert on_device_bytes(by_policy)[0] == on_device_bytes(by_program)[0] == 0.0
+    assert host_bytes(by_policy)[0] == host_bytes(by_program)[0] == 32 * 2 * 8192 * 4096
+    assert offload_seconds(by_policy)[0] == offload_seconds(by_program)[0] > 0.0
+    assert host_bytes(layout_of(remat="minimal"))[0] == 0.0
 
 
 def test_transfers_go_both_ways_over_the_host_link():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lcplan.collective import CollectiveUse
 from lcplan.errors import BadInputError, LcplanError, NothingFitsError, StageFailedError
-from lcplan.remat import NAMED_TENSORS, REMAT_POLICIES, RematName
+from lcplan.remat import GRID_POLICIES, NAMED_TENSORS, REMAT_POLICIES, RematName, RematPolicy
 from lcplan.strategy import AXES, AXIS_ORDERS, Mesh, Strategy
 from lcplan.workload import Workload
 
@@ -44,15 +44,23 @@ def test_axis_orders_place_every_axis_once():
 
 def test_policies_have_names_and_save_named_tensors_only():
     assert set(REMAT_POLICIES) == set(get_args(RematName))
-    assert all(set(saved) <= set(NAMED_TENSORS) for saved in REMAT_POLICIES.values())
-    assert REMAT_POLICIES["full"] == ()
-    assert set(REMAT_POLICIES["none"]) == set(NAMED_TENSORS)
+    assert all(set(policy.saved) <= set(NAMED_TENSORS) for policy in REMAT_POLICIES.values())
+    assert all(not set(policy.kept) & set(policy.offloaded) for policy in REMAT_POLICIES.values())
+    assert REMAT_POLICIES["full"] == RematPolicy()
+    assert set(REMAT_POLICIES["none"].kept) == set(NAMED_TENSORS)
+    assert REMAT_POLICIES["offload-layer-in"].saved == ()  # the scan's carry is kept anyway
+    assert set(GRID_POLICIES) <= set(REMAT_POLICIES)
+
+
+def test_no_two_policies_are_the_same():
+    sets = {(frozenset(policy.kept), frozenset(policy.offloaded)) for policy in REMAT_POLICIES.values()}
+    assert len(sets) == len(REMAT_POLICIES)
 
 
 def test_policies_can_be_ordered_by_what_they_save():
     chain = ["full", "save-attention", "save-qkv", "minimal", "none"]
     for less, more in pairwise(chain):
-        assert set(REMAT_POLICIES[less]) < set(REMAT_POLICIES[more])
+        assert set(REMAT_POLICIES[less].kept) < set(REMAT_POLICIES[more].kept)
 
 
 def test_workload_tokens():

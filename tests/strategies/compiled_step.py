@@ -47,7 +47,7 @@ class Sizes:
 
     @property
     def saved(self) -> set[str]:
-        return set(REMAT_POLICIES[self.strategy.remat])
+        return set(REMAT_POLICIES[self.strategy.remat].saved)
 
 
 @cache

@@ -4,6 +4,7 @@ import pytest
 from equality import Case, assert_equal, errors
 
 from lcplan.model import ModelSpec, Rope
+from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import SCHEMES, Mesh, Strategy
 
 PLAIN = ModelSpec(name="odd groups", layers=2, d_model=48, d_ff=40, heads=12, kv_heads=4, head_dim=8, vocab=96)
@@ -49,6 +50,9 @@ FAST = [
     (RICH, strategy("ring-zigzag", context=2, tensor=4, remat="save-qkv")),  # two tensor ranks share a KV head
     (RICH, strategy("ulysses", context=4, tensor=2, remat="save-attention")),  # four context ranks share a KV head
     (RICH, strategy("ring", data=2, fsdp=2, context=2, remat="none")),
+    (PLAIN, strategy("ring-zigzag", context=2, tensor=2, remat="offload-attention")),
+    (RICH, strategy("ring", context=2, tensor=2, remat="offload-dots")),
+    (PLAIN, strategy("ring", context=2, fsdp=2, remat="dots")),
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (PLAIN, strategy("ring", data=2, fsdp=2, tensor=2, loss_chunk_tokens=10)),  # 10 does not divide: chunks of 8
 ]
@@ -62,7 +66,7 @@ def test_equals_reference(model, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remat", ["full", "save-attention", "save-qkv", "minimal", "none"])
+@pytest.mark.parametrize("remat", list(REMAT_POLICIES))
 @pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("fsdp", [1, 2])
 @pytest.mark.parametrize("scheme", SCHEMES)

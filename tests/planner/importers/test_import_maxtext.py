@@ -62,13 +62,20 @@ def test_schemes(says, strategy, balance, scheme):
     [
         ("full", "full", True),
         ("save_dot_with_context_except_mlp", "minimal", True),
-        ("save_qkv_proj", "save-qkv", False),
-        ("save_out_proj", "minimal", False),
-        ("minimal", "none", False),
+        ("save_qkv_proj", "save-qkv-proj", True),
+        ("save_out_proj", "save-out", True),
+        ("save_dot_except_mlp", "dots-except-mlp", True),
+        ("save_dot_except_mlpwi", "dots-except-mlp", True),
+        ("minimal", "dots", True),
+        ("qkv_proj_offloaded", "offload-qkv-proj", True),
+        ("minimal_offloaded", "offload-dots", True),
+        ("custom\ndecoder_layer_input: offload", "offload-layer-in", True),
+        ("custom\ndecoder_layer_input: offload\ncontext: offload", "offload-attention", True),
+        ("custom\ndecoder_layer_input: offload\ncontext: device", "save-attention", False),
         ("minimal_with_context", "none", True),
         ("custom\ncontext: device", "save-attention", True),
         ("custom\nquery_proj: device\nkey_proj: device\nvalue_proj: device\ncontext: device", "save-qkv", True),
-        ("custom\nmlpwi_0: device", "none", False),
+        ("custom\nmlpwi_0: device", "dots", False),
     ],
 )
 def test_remat_policies_become_the_nearest_superset_and_say_so(says, policy, ours, exact):
@@ -140,7 +147,7 @@ def test_slices_multiply_axes(says):
 def test_a_base_beside_the_file_is_read_and_one_that_is_not_is_named(says, tmp_path):
     (tmp_path / "common.yml").write_text("remat_policy: save_qkv_proj\nmax_target_length: 8192\n")
     text = RUN.replace("base_config: base.yml", "base_config: common.yml").replace("remat_policy: full\n", "")
-    assert says(text).options["remat"] == ("save-qkv",)
+    assert says(text).options["remat"] == ("save-qkv-proj",)
     assert says(text).options["seq"] == 262144  # the file's own word wins
     gone = says(RUN.replace("base_config: base.yml", "base_config: elsewhere/x.yml"))
     assert any("elsewhere/x.yml is not beside" in note for note in gone.notes)

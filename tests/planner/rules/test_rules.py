@@ -12,10 +12,9 @@ from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
 from planner.screen import broken_rules, screen
 
 
-def _strategy(scheme="ring", backend="nccl", microbatches=1, loss_chunk_tokens=1024, **axes):
-    return Strategy(
-        mesh=Mesh(**axes), scheme=scheme, backend=backend, microbatches=microbatches, loss_chunk_tokens=loss_chunk_tokens
-    )
+def _strategy(scheme="ring", backend="nccl", microbatches=1, loss_chunk_tokens=1024, remat="full", **axes):
+    knobs = {"scheme": scheme, "backend": backend, "remat": remat}
+    return Strategy(mesh=Mesh(**axes), microbatches=microbatches, loss_chunk_tokens=loss_chunk_tokens, **knobs)
 
 
 CASES = [
@@ -33,6 +32,13 @@ CASES = [
     ),
     ("heads", {"model": "qwen2.5-7b"}, {"tensor": 8}, "tensor=8 does not divide heads=28", {"tensor": 4}),
     ("kv-heads", {"model": "qwen2.5-7b", "hw": "gb200-nvl72"}, {"tensor": 14}, "neither divides kv_heads=4", {"tensor": 28}),
+    (
+        "host-link",
+        {"hw": "tpu-7x-128", "batch": 1},
+        {"context": 16, "backend": "ici", "remat": "offload-layer-in"},
+        "no bandwidth of",
+        {"context": 16, "backend": "ici", "remat": "save-attention"},
+    ),
     (
         "state-shards",
         {"seq": 3 * 2**16, "batch": 12},
