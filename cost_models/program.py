@@ -49,6 +49,13 @@ class Program(Frozen):
     """``whole``: the logits of a microbatch exist at once."""
     fused_loss: bool = False
     """Whether cross entropy makes its gradient in the logits' place."""
+    kept_logit_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
+    """PyTorch's of one logit, beside what the loss's backward pass needs: 2 where the bf16 logits stay meanwhile, as in
+    torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns beside the loss."""
+    update_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
+    """PyTorch's of one weight, in the optimizer's update, beside persistent state. InternEvo's 8: of gradients that are 4 here,
+    it holds bf16 ones, flat copies of them in bf16 and in fp32 (hybrid_zero_optim.py), and ``foreach`` AdamW makes a temporary
+    of the weights' size (docs.pytorch.org, torch.optim.AdamW)."""
     loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
     """Products of the head with all tokens a step, at the rate of bf16: 3, one more where chunks are rematerialised, and each
     backward product twice where it runs in fp32."""
@@ -82,10 +89,11 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "paxml": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "torch-fsdp": _TORCH,
-        "torch-eager": _TORCH.model_copy(update={"elementwise": "eager"}),
+        "torch-eager": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 2.0}),
+        "transformers": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 4.0}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
         "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
-        "internevo": _MEGATRON,
+        "internevo": _MEGATRON.model_copy(update={"update_bytes": 8.0}),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,

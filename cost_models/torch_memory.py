@@ -1,30 +1,38 @@
 """Memory of a PyTorch trainer's step on one device: what autograd keeps, what the optimizer holds, the logits' copies.
 
-PyTorch frees a tensor when the last kernel that reads it is launched, so a step's peak is at one of two moments: when the last
-layer's activations and the logits' gradient are there, or when one layer's backward pass has all that it needs. The total is
-the allocator's peak of allocated bytes.
+PyTorch frees a tensor when the last kernel that reads it is launched, so a step's peak is at one of four moments: when the
+last layer's activations and the logits' gradient are there; when one layer's feed-forward, or its attention, runs backward; or
+in the optimizer's update. The total is the allocator's peak of allocated bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.kept import kept_bytes
-from cost_models.layout import Floats, Layout
+from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import MEMORY_PARTS, PHASES
 from lcplan.remat import LAYER_IN
 
 FP32_BYTES = 4.0
 
 LOGIT_BYTES = 12.0
-"""Of one logit at once: bf16 logits, their fp32 copy, the fp32 gradient and its bf16 copy for the product."""
+"""Of one logit at once: its log-softmax, the gradient of the labels' terms and the gradient of all, fp32 each."""
 
 FUSED_LOGIT_BYTES = 8.0
 """Of one logit with a fused cross entropy that makes the gradient in place: bf16 logits, their fp32 copy, the bf16 gradient."""
+
+FEED_FORWARD_COTANGENTS = 2.0
+"""Of a feed-forward tensor's size, beside all that the layer kept: cotangents of the gate and of up, while the activated gate
+and their product are still there."""
+
+ATTENTION_COTANGENTS = 2.0
+"""Of the queries' and of the keys' and values' sizes: cotangents of attention's output, which is as large as the queries, and
+of its operands."""
 
 RESERVED_OF_ALLOCATED = 1.06
 """The allocator's pool over what is allocated in it: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM runs on
@@ -66,16 +74,25 @@ class TorchMemory:
         return layout.activation_bytes * tokens * layout.setting.model.d_model
 
     @cached_property
+    def _token(self) -> Floats:
+        """Bytes of a device's tokens for each feature."""
+        return self.layout.activation_bytes * self.layout.tokens
+
+    @cached_property
+    def _feed_forward(self) -> Floats:
+        """What autograd keeps of a feed-forward: gate, up, the activated gate (its sigmoid too, one operation at a time), their
+        product."""
+        eager, gated = self.layout.setting.program.elementwise == "eager", self.layout.setting.model.mlp == "gated"
+        return self._token * self.layout.ff_width * ((4.0 if eager else 3.0) if gated else 2.0)
+
+    @cached_property
     def layer_activations(self) -> Floats:
         """All that autograd keeps of one layer: both norms' inputs and outputs, query, key, value, attention's output and
-        log-sum-exp, gate, up, the activated gate and their product; scores and weights too where attention is not fused."""
+        log-sum-exp, and the feed-forward's; scores and weights too where attention is not fused."""
         layout, program = self.layout, self.layout.setting.program
-        token = layout.activation_bytes * layout.tokens
-        attention = token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
+        attention = self._token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
         statistics = FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim
-        inner = 4.0 if program.elementwise == "eager" else 3.0
-        feed_forward = token * layout.ff_width * (inner if layout.setting.model.mlp == "gated" else 2.0)
-        kept = 4.0 * self._stream + attention + statistics + feed_forward
+        kept = 4.0 * self._stream + attention + statistics + self._feed_forward
         return kept + self._scores if program.attention == "unfused" and not program.recompute_scores else kept
 
     @cached_property
@@ -85,21 +102,39 @@ class TorchMemory:
         return 5.0 * self.layout.tokens * self.layout.local_length * heads
 
     @cached_property
-    def saved_activations(self) -> Floats:
-        """What lives from the forward to the backward pass: everything, or each layer's input and what is kept by name."""
+    def _saved(self) -> Floats:
+        """What one layer holds from the forward to the backward pass: everything, or its input and what is kept by name."""
         layout = self.layout
         sizes = kept_bytes(layout) | {LAYER_IN: self._stream}
         sizes["attention_out"] = self._stream * layout.saves("attention_out")
         everything = np.logical_and.reduce([layout.saves(name) for name in sizes if name != LAYER_IN])
         kept = sum(sizes.values(), start=np.zeros(len(layout.table)))
-        return layout.setting.model.layers * np.where(everything, self.layer_activations, kept)
+        return np.where(everything, self.layer_activations, kept)
+
+    @cached_property
+    def saved_activations(self) -> Floats:
+        """What lives of all layers from the forward to the backward pass."""
+        return self.layout.setting.model.layers * self._saved
+
+    @cached_property
+    def _again(self) -> Floats:
+        """What a layer's backward pass makes again before it begins."""
+        return np.maximum(self.layer_activations - self._saved, 0.0)
+
+    @cached_property
+    def _sharded(self) -> Bools:
+        return self.layout.weight_shards > 1
 
     @cached_property
     def _gathered_layer(self) -> Floats:
-        """Two layers' weights gathered, the one in hand and the next; the tables once."""
+        """Two layers' weights gathered: the one in hand and the next."""
         layout = self.layout
-        size = layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor
-        return np.where(layout.weight_shards > 1, 2.0 * size, 0.0)
+        return 2.0 * layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor * self._sharded
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Elements of the gathered head."""
+        return self.layout.vocab_width * self.layout.setting.model.d_model * self._sharded
 
     @cached_property
     def _ring(self) -> Floats:
@@ -110,31 +145,45 @@ class TorchMemory:
         return np.where(layout.rings, held, 0.0)
 
     def phases(self) -> dict[str, dict[str, Floats]]:
-        """What the two moments hold beyond the persistent state."""
-        layout = self.layout
-        per_logit = FUSED_LOGIT_BYTES if layout.setting.program.fused_loss else LOGIT_BYTES
-        logits = per_logit * layout.loss_chunk * layout.vocab_width
+        """What each moment holds beyond the persistent state.
+
+        The head's gradient is there whole, in the dtype of its product and in that of its reduction, before it is split.
+        """
+        layout, program = self.layout, self.layout.setting.program
+        per_logit = (FUSED_LOGIT_BYTES if program.fused_loss else LOGIT_BYTES) + program.kept_logit_bytes
+        saved, queries = {"saved_activations": self.saved_activations}, self._token * layout.query_width
+        in_layer = {**saved, "gathered_weights": self._gathered_layer}
+        gates = FEED_FORWARD_COTANGENTS * self._token * layout.ff_width
+        operands = ATTENTION_COTANGENTS * (queries + self._token * layout.kv_width)
+        attention = np.maximum(self._again - self._feed_forward, 0.0)
         return {
-            "loss": {"saved_activations": self.saved_activations, "logits_loss": logits, "working_set": 2.0 * self._stream},
-            "stream_backward": {
-                "saved_activations": self.saved_activations,
-                "working_set": 1.5 * self.layer_activations,
-                "kv_ring": self._ring,
-                "gathered_weights": self._gathered_layer,
+            "loss": {
+                **saved,
+                "logits_loss": per_logit * layout.loss_chunk * layout.vocab_width,
+                "working_set": 2.0 * self._stream,
+                "gathered_weights": layout.gather_bytes * self._table,
+                "collective_buffers": (layout.gather_bytes + layout.reduce_bytes) * self._table,
             },
+            "feed_forward_backward": {**in_layer, "working_set": self._again + gates + 2.0 * self._stream},
+            "attention_backward": {
+                **in_layer,
+                "working_set": attention + operands + 2.0 * self._stream,
+                "kv_ring": self._ring,
+            },
+            "update": {"working_set": program.update_bytes * self._elements / layout.optimizer_shards},
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
-        sums = {name: sum(parts.values(), start=np.zeros(len(self.layout.table))) for name, parts in held.items()}
-        first = sums["loss"] >= sums["stream_backward"]
-        parts: dict[str, Floats] = {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS}
-        for name in MEMORY_PARTS:
-            zero = np.zeros(len(self.layout.table))
-            parts[name] = np.where(first, held["loss"].get(name, zero), held["stream_backward"].get(name, zero))
+        zero = np.zeros(len(self.layout.table))
+        sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
+        phase = sums.argmax(axis=0)
+        parts: dict[str, Floats] = {
+            name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in MEMORY_PARTS
+        }
         batch = 16.0 * self.layout.tokens
         parts |= {"params": self.params, "optimizer": self.optimizer, "grads": self.grads, "batch": batch}
-        total = sum(parts.values(), start=np.zeros(len(self.layout.table)))
-        codes = np.where(first, PHASES.index("loss"), PHASES.index("stream_backward")).astype(np.int8)
-        return parts, total, codes
+        total = sum(parts.values(), start=zero)
+        codes = np.array([PHASES.index(name) for name in held], dtype=np.int8)
+        return parts, total, codes[phase]

@@ -3,7 +3,7 @@ import pytest
 
 from cost_models.estimate import estimate, memory_law, pool_slack_bytes
 from cost_models.layout import Layout
-from cost_models.memory import StepMemory
+from cost_models.memory import PHASES, StepMemory
 from cost_models.program import PROGRAMS
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -39,6 +39,39 @@ def test_logits_of_a_whole_microbatch_have_four_copies():
     parts, total, _ = TorchMemory(layout).parts()
     assert parts["logits_loss"][0] == pytest.approx(LOGIT_BYTES * 8192 * 128256)
     assert total[0] == pytest.approx(sum(part[0] for part in parts.values()))
+
+
+def test_an_eager_loop_keeps_the_bf16_logits_and_hugging_faces_the_fp32_ones():
+    kept = {}
+    for name in ("torch-fsdp", "torch-eager", "transformers"):
+        kept[name] = TorchMemory(layout_of(name, mesh=Mesh(fsdp=16))).phases()["loss"]["logits_loss"][0]
+    assert kept["torch-eager"] - kept["torch-fsdp"] == pytest.approx(2 * 8192 * 128256)
+    assert kept["transformers"] - kept["torch-fsdp"] == pytest.approx(4 * 8192 * 128256)
+
+
+def test_the_sharded_head_is_there_whole_with_its_gradient():
+    # bf16 weights and bf16 gradient, and the fp32 copy that is reduced: 2 + 2 + 4 bytes of each of V D elements
+    held = TorchMemory(layout_of("torch-fsdp", mesh=Mesh(fsdp=16))).phases()["loss"]
+    assert held["gathered_weights"][0] + held["collective_buffers"][0] == pytest.approx(8 * 128256 * 4096)
+    alone = TorchMemory(layout_of("torch-fsdp", mesh=Mesh(data=16))).phases()["loss"]
+    assert alone["gathered_weights"][0] == alone["collective_buffers"][0] == 0
+
+
+def test_a_layers_feed_forward_is_gone_when_its_attention_runs_backward():
+    layout = layout_of("torch-fsdp", mesh=Mesh(context=8), remat="full", batch=1, seq_len=131072)
+    phases = TorchMemory(layout).phases()
+    wide = 2 * 16384 * 14336
+    assert phases["feed_forward_backward"]["working_set"][0] > 5 * wide
+    assert phases["attention_backward"]["working_set"][0] < 5 * wide
+    assert "kv_ring" not in phases["feed_forward_backward"]
+
+
+def test_copies_of_gradients_bind_where_activations_are_few():
+    # InternEvo: 8 bytes of each of 8.03e9 weights over 8 devices, where tiny batches need less
+    _, total, phase = TorchMemory(layout_of("internevo", mesh=Mesh(fsdp=8), remat="full", seq_len=512, batch=8)).parts()
+    assert PHASES[phase[0]] == "update"
+    # bf16 and fp32 weights, two fp32 moments, fp32 gradients, copies, and 16 bytes of each of 512 tokens
+    assert total[0] == pytest.approx((2 + 4 + 8 + 4 + 8) * LLAMA.parameters / 8 + 16 * 512)
 
 
 def test_recomputation_keeps_one_stream_a_layer():
