@@ -4,13 +4,15 @@ import inspect
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
 from strategies.kernels import chunk_kernel, default_kernel
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Attended
-from strategies.kernels.splash import SplashKernel
+from strategies.kernels.splash import SplashKernel, _CausalMask
 
 
 def _relative_error(found, wanted):
@@ -35,6 +37,20 @@ def test_equal_to_blockwise(mask, queries, keys, heads, kv_heads):
     wanted_gradients = reference.backward(q, kv, attended=elsewhere, do=do, mask=mask)
     assert _relative_error(found_gradients.dq, wanted_gradients.dq) < 1e-5
     assert _relative_error(found_gradients.dkv, wanted_gradients.dkv) < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1024, 1024), (512, 1024), (1024, 512)])
+@pytest.mark.parametrize("tile", [128, 256])
+def test_the_short_answers_make_the_same_tables(shape, tile):
+    """Our causal mask against jax's own: every table of tiles of all three kernels."""
+
+    def tables(mask):
+        sizes = splash.BlockSizes(*([tile] * 3), *([tile] * 3), *([tile] * 2))
+        kernel = splash.make_splash_mha(masks.MultiHeadMask([mask] * 2), block_sizes=sizes, head_shards=1, q_seq_shards=1)
+        return kernel.fwd_mask_info, kernel.dq_mask_info, kernel.dkv_mask_info
+
+    leaves = [jax.tree.leaves(tables(mask)) for mask in (_CausalMask(shape), masks.CausalMask(shape))]
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(*leaves, strict=True))
 
 
 def test_the_private_rule_is_where_it_was():
