@@ -13,6 +13,7 @@ from cost_models.flops import full_attention_flop, hardware_flop, model_flop
 from cost_models.kept import host_bytes
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import PHASES, StepMemory
+from cost_models.plain_memory import PlainMemory
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.step_time import StepTime
@@ -191,9 +192,12 @@ def memory_law(layout: Layout) -> StepMemory | TorchMemory:
 
     Notes
     -----
-    Source: cost_models.memory and cost_models.torch_memory.
+    Source: cost_models.memory, cost_models.plain_memory and cost_models.torch_memory.
     """
-    return TorchMemory(layout) if layout.setting.program.runtime == "torch" else StepMemory(layout)
+    program = layout.setting.program
+    if program.runtime == "torch":
+        return TorchMemory(layout)
+    return PlainMemory(layout) if program.derivative == "autodiff" else StepMemory(layout)
 
 
 def allowance_bytes(layout: Layout) -> Floats:

@@ -18,6 +18,8 @@ class Program(Frozen):
     """Whose allocator: XLA's buffers, planned for the whole step, or PyTorch's, freed as the last reader goes."""
     saved: tuple[str, ...] | None = None
     """Named tensors of a layer (lcplan.remat) that are kept for the backward pass, in place of the strategy's policy."""
+    derivative: Literal["written", "autodiff"] = "written"
+    """``autodiff``: JAX's own derivative of the whole step on one device, nothing of it written by hand."""
     offloaded: tuple[str, ...] = ()
     """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     repeats: Literal["needed", "whole-layer"] = "needed"
@@ -97,7 +99,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,
-        "plain-jax": Program(attention="flash", loss_products=6.0, head_bytes=28.0),
+        "plain-jax": Program(attention="flash", derivative="autodiff", loss_products=6.0, head_bytes=28.0),
         "striped": Program(attention="flash", attention_tile=4096),
     }
 )
