@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.show.validate import NAMES, percent
 from planner.validate.result import TableResult
+from planner.validate.score import BAND
 
 HEAD = """# Accuracy
 
@@ -22,10 +23,8 @@ choices for what its source leaves open, one a table. Nothing is fitted per row.
 
 def accuracy_page(results: Sequence[TableResult]) -> str:
     """The page, with a line break at its end."""
-    return (
-        "\n".join([HEAD, *_summary(results), *_verdicts(results), *_excuses(results), *_fitted(results), *_seeds(results)])
-        + "\n"
-    )
+    parts = (_summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
+    return "\n".join([HEAD, *(line for part in parts for line in part(results))]) + "\n"
 
 
 def _summary(results: Sequence[TableResult]) -> Iterator[str]:
@@ -54,6 +53,20 @@ def _summary(results: Sequence[TableResult]) -> Iterator[str]:
     yield ""
 
 
+def _rankings(results: Sequence[TableResult]) -> Iterator[str]:
+    yield "## The best scheme\n"
+    yield "Of rows that differ in how the sequence is split, and in nothing else but the trainer: is the scheme that measured"
+    yield "best predicted first, or within 5 % of first?\n"
+    yield "| table | comparisons | right | wrong: best measured, its predicted time over the best predicted |"
+    yield "|---|---:|---:|---|"
+    for result in results:
+        found = result.rankings
+        if found:
+            wrong = [f"{c.best} {c.predicted[c.best]:.2f} ({c.rows[0]})" for c in found if not c.right]
+            yield f"| {result.table.name} | {len(found)} | {sum(c.right for c in found)} | {'; '.join(wrong) or '-'} |"
+    yield ""
+
+
 def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
     yield "## Fits or out of memory\n"
     yield "| table | rows | right | further than 10 % from the budget | right there | said to fit and ran out |"
@@ -65,6 +78,24 @@ def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
             counts = [entry.rows, right, band.outside_band_rows, band.outside_band_right, band.outside_band_unsafe]
             yield f"| {result.table.name} | {' | '.join(map(str, counts))} |"
     yield ""
+    yield from _wrong_verdicts(results)
+
+
+def _wrong_verdicts(results: Sequence[TableResult]) -> Iterator[str]:
+    """Rows further than the band from their budget whose verdict is wrong."""
+    lines = []
+    for result in results:
+        notes = {row.id: row.note for row in result.table.rows}
+        for row in result.rows:
+            need = float(row.predicted.get("budget_ratio", 1.0))
+            if row.error_ratio.get("fits") and abs(need - 1.0) > BAND:
+                said = "fits" if row.predicted["fits"] else "out of memory"
+                lines.append(f"| {result.table.name} | {row.id} | {said} | {need:.2f} | {notes[row.id] or '-'} |")
+    if lines:
+        yield "Those that are wrong there:\n"
+        yield "| table | row | said | need over budget | why |"
+        yield "|---|---|---|---:|---|"
+        yield from (*lines, "")
 
 
 def _excuses(results: Sequence[TableResult]) -> Iterator[str]:

@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from planner.validate.predict import Prediction
+from planner.validate.rankings import Comparison, comparisons
+from planner.validate.row_result import RowResult
 from planner.validate.score import Summary
 from planner.validate.specs import trainer_of
 from planner.validate.table import PublishedTable, Quantity
-
-Values = dict[Quantity, float | bool]
-
-
-@dataclass(frozen=True)
-class RowResult:
-    """One row: predicted beside measured, or why not. ``chosen`` is what the source leaves open."""
-
-    id: str
-    measured: Values
-    why: str | None = None
-    reason: str | None = None
-    chosen: dict[str, Any] = field(default_factory=dict)
-    predicted: Prediction = field(default_factory=dict)
-    error_ratio: dict[Quantity, float] = field(default_factory=dict)
-
-    @property
-    def status(self) -> str:
-        """``modelled`` or ``not modelled``."""
-        return "modelled" if self.why is None else "not modelled"
-
-    def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: an entry of ``rows``."""
-        return {
-            "id": self.id,
-            "status": self.status,
-            "why": self.why,
-            "chosen": self.chosen,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "error_ratio": self.error_ratio,
-        }
 
 
 @dataclass(frozen=True)
@@ -93,6 +62,12 @@ class TableResult:
         """Rows that were not, by reason."""
         return dict(Counter(row.reason for row in self.rows if row.reason is not None))
 
+    @property
+    def rankings(self) -> tuple[Comparison, ...]:
+        """Comparisons of schemes among its rows."""
+        found = {row.id: row for row in self.rows}
+        return comparisons((row, found[row.id]) for row in self.table.rows)
+
     def to_json(self) -> dict[str, Any]:
         """As in DESIGN: an entry of ``tables``."""
         return {
@@ -104,6 +79,7 @@ class TableResult:
             "rows": [row.to_json() for row in self.rows],
             "not_modelled": self.excuses,
             "pairs": [pair.to_json() for pair in self.pairs],
+            "rankings": [comparison.to_json() for comparison in self.rankings],
             "summary": {name: entry.to_json() for name, entry in self.summary.items()},
             "fitted_constants": [entry.to_json() for entry in self.fitted],
         }

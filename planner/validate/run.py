@@ -12,7 +12,8 @@ from cost_models.constants import Constants, Fitted, fitted_on, published_consta
 from lcplan.errors import BadInputError
 from planner.validate.excuse import NotModelledError
 from planner.validate.facts import Facts, facts_of
-from planner.validate.result import FittedOn, PairResult, RowResult, TableResult
+from planner.validate.result import FittedOn, PairResult, TableResult
+from planner.validate.row_result import RowResult
 from planner.validate.score import Summary, errors, rank_correlation, summary, verdicts
 from planner.validate.specs import Specs, trainer_of
 from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
