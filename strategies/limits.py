@@ -17,7 +17,7 @@ def check(spec: StepSpec) -> None:
     BadInputError
         One line for each limit that the spec is against.
     """
-    problems = [*_mesh(spec), *_ulysses(spec), *_features(spec)]
+    problems = [*_mesh(spec), *_ulysses(spec), *_global_view(spec), *_features(spec)]
     if problems:
         raise BadInputError(problems)
 
@@ -64,14 +64,22 @@ def _ulysses(spec: StepSpec) -> Iterator[str]:
         yield f"tensor x context={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
 
 
+def _global_view(spec: StepSpec) -> Iterator[str]:
+    """Whole arrays have a dim for the sequence, not for a rank's tokens: every axis must divide that dim."""
+    mesh, mode = spec.strategy.mesh, spec.strategy.sharding_mode
+    if mode != "manual" and spec.local_seq_len % mesh.tensor:
+        yield (
+            f"sharding_mode={mode}: tensor={mesh.tensor} does not divide the {spec.local_seq_len} tokens of a sequence on a"
+            " context rank; use manual, or a tensor size that divides it"
+        )
+
+
 def _features(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
     if strategy.mesh.expert > 1:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
     if model.mlp == "plain":
         yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
-    if strategy.sharding_mode != "manual":
-        yield f"sharding_mode={strategy.sharding_mode} is not built; use manual"
     if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:
         yield (
             f"model {model.name}: sliding_window={model.sliding_window} tokens is shorter than seq_len={spec.workload.seq_len};"

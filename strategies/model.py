@@ -29,7 +29,7 @@ from strategies.schemes.layout import local_positions
 from strategies.spec import StepSpec
 
 _INITIAL_STD = 0.02  # Llama's and Qwen's initializer_range
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
@@ -51,8 +51,8 @@ def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], *, eps: float
     return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
 
 
-def _biased(y: Float[Array, ...], bias: nnx.Param | None) -> Float[Array, ...]:
-    """In fp32, so that the bias's gradient is an fp32 sum over tokens."""
+def biased(y: Float[Array, ...], bias: nnx.Param | None) -> Float[Array, ...]:
+    """``y`` with its bias, added in fp32, so that the bias's gradient is an fp32 sum over tokens."""
     return y if bias is None else (y.astype(jnp.float32) + bias[...]).astype(y.dtype)
 
 
@@ -79,7 +79,7 @@ class Attention(nnx.Module):
         q_BTNH, kv_2BTKH = self.heads(h_RD, rope)
         o_BTNH = attend(q_BTNH, kv_2BTKH, spec=self.spec)
         o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
-        return _biased(row(o_UNH, self.out[...], how=Gather(self.spec.numerics)), self.out_bias)
+        return biased(row(o_UNH, self.out[...], how=Gather(self.spec.numerics)), self.out_bias)
 
     def heads(self, h_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "B T N H"], Float[Array, "2 B T K H"]]:
         """Queries, and keys and values in one buffer, rotated by position.
@@ -89,7 +89,7 @@ class Attention(nnx.Module):
         numerics = self.spec.numerics
         how = Gather(numerics), self._key_value_gather()
         q_UNH, kv_U2KH = column(h_RD, (self.query[...], self.key_value[...]), how=how)
-        q_UNH, kv_U2KH = _biased(q_UNH, self.query_bias), _biased(kv_U2KH, self._key_value_bias())
+        q_UNH, kv_U2KH = biased(q_UNH, self.query_bias), biased(kv_U2KH, self._key_value_bias())
         length = self.spec.local_seq_len
         q, k, v = (x.reshape(-1, length, *x.shape[1:]) for x in (q_UNH, kv_U2KH[:, 0], kv_U2KH[:, 1]))
         q = self._positioned(q, self.query_norm, rope=rope, tensor="query")
@@ -134,10 +134,10 @@ class FeedForward(nnx.Module):
         how = Gather(self.spec.numerics)
         h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
         gate_UF, up_UF = column(h_RD, (self.gate[...], self.up[...]), how=(how, how))
-        gate_UF = name(_biased(gate_UF, self.gate_bias), "gate")
-        up_UF = name(_biased(up_UF, self.up_bias), "up")
-        h_UF = _ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
-        return _biased(row(h_UF, self.down[...], how=how), self.down_bias)
+        gate_UF = name(biased(gate_UF, self.gate_bias), "gate")
+        up_UF = name(biased(up_UF, self.up_bias), "up")
+        h_UF = ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
+        return biased(row(h_UF, self.down[...], how=how), self.down_bias)
 
 
 class Layer(nnx.Module):

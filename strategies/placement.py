@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.spec import StepSpec
 
-_SPLIT = {
+SPLIT = {
     "embedding": P(TENSOR, STATE_AXES),  # V D
     "head": P(TENSOR, STATE_AXES),  # V D
     "query": P(STATE_AXES, TENSOR),  # D N H
@@ -31,13 +31,18 @@ _SPLIT_KV_REPLICATED = {
 }
 
 
+def split_of(spec: StepSpec, parameter: str) -> P:
+    """How one layer's (or the table's) parameter of this name is split; ``P()`` is on every device whole."""
+    split = SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {})
+    return split.get(parameter, P())
+
+
 def partition_specs(spec: StepSpec, params: nnx.State) -> nnx.State:
     """A PartitionSpec for each parameter, in the tree of ``params``; the layers' leading dim L stays whole."""
-    split = _SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {})
 
     def place(path: tuple[Any, ...], _: Any) -> P:
         names = [part.key for part in path if isinstance(part, jax.tree_util.DictKey)]
-        own = split.get(names[-1], P())
+        own = split_of(spec, names[-1])
         return P(None, *own) if names[0] == "layers" else own
 
     return jax.tree_util.tree_map_with_path(place, params)

@@ -1,4 +1,4 @@
-"""The train step: loss and gradients in one ``shard_map``, then AdamW on the sharded arrays. docs/step.md is its contract."""
+"""The train step: loss and gradients by the strategy's sharding mode, then AdamW. docs/step.md is its contract."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from strategies.accumulate import accumulate
+from strategies.batch import Batch
 from strategies.collectives import all_reduce
+from strategies.global_view import GlobalLossAndGradients, mesh_of, style_of
 from strategies.limits import check
 from strategies.loss import IGNORE, Targets
 from strategies.mesh import BATCH_AXES, CONTEXT
@@ -30,14 +32,6 @@ from strategies.spec import StepSpec
 __all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
 
 _TOKENS = P(BATCH_AXES, CONTEXT)
-
-
-class Batch(NamedTuple):
-    """Token ids and what each should predict, ``B/(data, fsdp) T/context``, in the order that the scheme's ranks hold them."""
-
-    tokens_BT: Int[Array, "B T"]
-    targets_BT: Int[Array, "B T"]
-    """Next tokens; ``-1`` where there is none to predict."""
 
 
 class TrainState(NamedTuple):
@@ -65,7 +59,7 @@ class TrainStep:
     jitted: Any
     """``jax.jit`` of (state, batch) -> (state, metrics); the state is donated."""
     loss_and_gradients: Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State]]
-    """(params, batch) -> (loss, gradients): the ``shard_map`` alone, for tests and for other optimizers."""
+    """(params, batch) -> (loss, gradients): without the update, for tests and for other optimizers."""
     state_shardings: TrainState
 
     def abstract_arguments(self) -> tuple[TrainState, Batch]:
@@ -101,9 +95,14 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs = partition_specs(spec, params)
     optimizer = adamw(spec.strategy.moments_dtype)
-    loss_and_gradients = jax.shard_map(
-        _LossAndGradients(spec, graph, specs), mesh=mesh, in_specs=(specs, _TOKENS), out_specs=(P(), specs), check_vma=False
-    )
+    mode = spec.strategy.sharding_mode
+    mesh = mesh_of(mode, mesh)
+    if mode == "manual":
+        inside = _LossAndGradients(spec, graph, specs)
+        splits = (specs, _TOKENS), (P(), specs)
+        loss_and_gradients = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
+    else:
+        loss_and_gradients = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         loss, gradients = loss_and_gradients(state.params, batch)
@@ -131,9 +130,8 @@ class _LossAndGradients:
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
         share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)))
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
-            loss, gradients = _accumulate(
-                lambda batch: share_and_gradients(params, batch), batch, microbatches=self.spec.strategy.microbatches
-            )
+            parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, *x.shape[1:]), batch)
+            loss, gradients = accumulate(lambda part: share_and_gradients(params, part), parts)
         return all_reduce(loss, tokens_over), self._summed(gradients)
 
     def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> Float[Array, ""]:
@@ -152,15 +150,6 @@ class _LossAndGradients:
             for index, leaf in zip(indices, all_reduce([leaves[i] for i in indices], axes), strict=True):
                 leaves[index] = leaf
         return jax.tree.unflatten(tree, leaves)
-
-
-def _accumulate(function: Callable[[Batch], Any], batch: Batch, *, microbatches: int) -> Any:
-    """The sum of ``function`` over microbatches, one after another; sharded gradients add up in place, nothing is reduced."""
-    if microbatches == 1:
-        return function(batch)
-    parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), batch)
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, jax.tree.map(lambda x: x[0], parts)))
-    return lax.scan(lambda total, part: (jax.tree.map(jnp.add, total, function(part)), None), zero, parts)[0]
 
 
 def _initial_state(spec: StepSpec) -> Callable[[Array], TrainState]:

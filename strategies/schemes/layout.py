@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -29,7 +32,16 @@ def token_order(scheme: Scheme, *, seq_len: int, context: int) -> np.ndarray:
 
 def local_positions(scheme: Scheme, length: int) -> Int[Array, " T"]:
     """Positions of this rank's ``length`` tokens. Inside ``shard_map``."""
-    rank, ranks = lax.axis_index(CONTEXT), lax.axis_size(CONTEXT)
+    return _positions(scheme, length, rank=lax.axis_index(CONTEXT), ranks=lax.axis_size(CONTEXT))
+
+
+def global_positions(scheme: Scheme, seq_len: int, *, context: int) -> Int[Array, " T"]:
+    """Positions of all tokens in the order in which ranks hold them: ``token_order``, computed where it is needed."""
+    chunk = partial(_positions, scheme, seq_len // context, ranks=context)
+    return jax.vmap(lambda rank: chunk(rank=rank))(jnp.arange(context)).reshape(-1)
+
+
+def _positions(scheme: Scheme, length: int, *, rank: Int[Array, ""], ranks: int) -> Int[Array, " T"]:
     if scheme not in ZIGZAG_SCHEMES or ranks == 1:
         return rank * length + jnp.arange(length)
     half = length // 2

@@ -1,0 +1,116 @@
+"""The decoder over whole arrays: the parameters are those of ``strategies.model``, the layout in each array's place.
+
+All lengths are global. The residual stream lies ``B/(data, fsdp) T/(context, tensor) D``, heads and columns over tensor, as
+in the manual step. Attention alone is a ``shard_map`` inside the program, an island: no sharding says "rotate keys and
+values", kernels such as cuDNN's take no sequence that is split, and trainers (MaxText among them) do the same. So every
+context scheme is the same code in all three modes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+
+from strategies.global_view.embedding import embed
+from strategies.global_view.loss import Scaled, chunked_loss
+from strategies.global_view.products import Matrix, column, row
+from strategies.global_view.style import RESIDUAL, Style
+from strategies.linear import own_head
+from strategies.mesh import BATCH_AXES, CONTEXT, TENSOR
+from strategies.model import ACTIVATIONS, Attention, Decoder, FeedForward, Layer, biased, rms_norm
+from strategies.placement import split_of
+from strategies.remat import name, remat
+from strategies.rope import Angles, angles, rotate
+from strategies.schemes import attend
+from strategies.schemes.layout import global_positions
+from strategies.spec import StepSpec
+
+_HEADS = P(BATCH_AXES, CONTEXT, TENSOR)
+
+
+@dataclass(frozen=True)
+class GlobalView:
+    """The forward pass of one step in one style."""
+
+    spec: StepSpec
+    style: Style
+
+    def loss(self, model: Decoder, tokens_BT: Int[Array, "B T"], scaled: Scaled) -> Float[Array, ""]:
+        """The scaled loss of all tokens."""
+        x_BTD = embed(model.embedding[...], tokens_BT, style=self.style, numerics=self.spec.numerics)
+        h_BTD = self._norm(self._hidden(model, x_BTD), model.norm)
+        head = model.embedding if model.head is None else model.head
+        return chunked_loss(h_BTD, head[...], scaled=scaled, spec=self.spec, style=self.style)
+
+    def _hidden(self, model: Decoder, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        spec = self.spec
+        positions_T = global_positions(spec.strategy.scheme, spec.workload.seq_len, context=spec.strategy.mesh.context)
+        rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=self.style.place(positions_T, P(CONTEXT)))
+        graph, stacked = nnx.split(model.layers)
+
+        def layer(x_BTD: Array, own: nnx.State) -> tuple[Array, None]:
+            return self._layer(nnx.merge(graph, own), x_BTD, rope), None
+
+        return lax.scan(remat(layer, spec.strategy.remat), x_BTD, stacked)[0]
+
+    def _layer(self, layer: Layer, x_BTD: Float[Array, "B T D"], rope: Angles) -> Float[Array, "B T D"]:
+        x_BTD = name(x_BTD + self._attention(layer.attention, x_BTD, rope), "attention_out")
+        return self.style.place(x_BTD + self._feed_forward(layer.feed_forward, x_BTD), RESIDUAL)
+
+    def _attention(self, own: Attention, x_BTD: Float[Array, "B T D"], rope: Angles) -> Float[Array, "B T D"]:
+        h_BTD = self._norm(x_BTD, own.norm)
+        q = biased(column(h_BTD, own.query[...], how=self._matrix("query")), own.query_bias)
+        kv = biased(column(h_BTD, own.key_value[...], how=self._key_value()), own.key_value_bias)
+        q = self._positioned(q, own.query_norm, rope=rope, tensor="query")
+        k = self._positioned(kv[:, :, 0], own.key_norm, rope=rope, tensor="key")
+        o_BTNH = self._island(q, jnp.stack([k, name(kv[:, :, 1], "value")]))
+        return biased(row(o_BTNH, own.out[...], how=self._matrix("out")), own.out_bias)
+
+    def _feed_forward(self, own: FeedForward, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        h_BTD = self._norm(x_BTD, own.norm)
+        gate = name(biased(column(h_BTD, own.gate[...], how=self._matrix("gate")), own.gate_bias), "gate")
+        up = name(biased(column(h_BTD, own.up[...], how=self._matrix("up")), own.up_bias), "up")
+        h_BTF = ACTIVATIONS[self.spec.model.activation](gate) * up
+        return biased(row(h_BTF, own.down[...], how=self._matrix("down")), own.down_bias)
+
+    def _positioned(self, x: Float[Array, "B T N H"], norm: nnx.Param | None, *, rope: Angles, tensor: str) -> Array:
+        """As in the manual step: kept rotated, or as it enters its norm."""
+        if norm is None:
+            return name(rotate(x, rope), tensor)
+        return rotate(self._norm(name(x, tensor), norm), rope)
+
+    def _norm(self, x: Float[Array, "... D"], weight: nnx.Param) -> Float[Array, "... D"]:
+        return rms_norm(x, weight[...], eps=self.spec.model.norm_eps)
+
+    def _matrix(self, parameter: str) -> Matrix:
+        stored = split_of(self.spec, parameter)
+        return Matrix(self.style, self.spec.numerics, stored=stored, used=P(None, *stored[1:]))
+
+    def _key_value(self) -> Matrix:
+        """Columns are 2 K H: K over tensor, or on every tensor rank where those outnumber the heads."""
+        stored = split_of(self.spec, "key_value")
+        heads = None if self.spec.kv_replicated else TENSOR
+        columns = P(BATCH_AXES, CONTEXT, None, heads)
+        return Matrix(self.style, self.spec.numerics, stored=stored, used=P(None, None, heads), columns=columns)
+
+    def _island(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"]) -> Float[Array, "B T N H"]:
+        """Attention by the strategy's scheme, with local lengths inside."""
+        heads = None if self.spec.kv_replicated else TENSOR
+        kv_split = P(None, BATCH_AXES, CONTEXT, heads)
+        inside = partial(_attend, spec=self.spec)
+        island = jax.shard_map(inside, mesh=self.style.mesh, in_specs=(_HEADS, kv_split), out_specs=_HEADS, check_vma=False)
+        return island(q, self.style.place(kv, kv_split))
+
+
+def _attend(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec) -> Float[Array, "B T N H"]:
+    """Inside ``shard_map``: all lengths are local. Where tensor ranks outnumber KV heads each keeps its own head."""
+    if spec.kv_replicated:
+        kv = lax.dynamic_slice_in_dim(kv, own_head(spec.model.kv_heads), 1, axis=3)
+    return attend(q, kv, spec=spec)
