@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES, RematName
-from lcplan.strategy import AXIS_ORDERS, BACKENDS, SCHEMES, AxisName, Backend, Dtype, Mesh, Scheme, Strategy
+from lcplan.strategy import (
+    AXIS_ORDERS,
+    BACKENDS,
+    SCHEDULERS,
+    SCHEMES,
+    SHARDING_MODES,
+    AxisName,
+    Backend,
+    Dtype,
+    Mesh,
+    Scheme,
+    Strategy,
+)
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]
@@ -30,6 +42,8 @@ CODES: dict[str, tuple[object, ...]] = {
     "gather_dtype": DTYPES,
     "reduce_dtype": DTYPES,
     "moments_dtype": DTYPES,
+    "sharding_mode": SHARDING_MODES,
+    "scheduler": SCHEDULERS,
 }
 """What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
 
@@ -43,7 +57,7 @@ _SIZES = ("microbatches", "loss_chunk_tokens")
 class StrategyTable:
     """``n`` strategies as columns of shape ``[n]``; sizes are int64, choices are int8 codes into ``CODES``.
 
-    The sharding mode is not a column: every law prices the ``manual`` step of docs/step.md.
+    No law reads ``sharding_mode`` or ``scheduler``: all price the ``manual`` step of docs/step.md under XLA's own flags.
     """
 
     data: Ints
@@ -60,6 +74,8 @@ class StrategyTable:
     gather_dtype: Codes
     reduce_dtype: Codes
     moments_dtype: Codes
+    sharding_mode: Codes
+    scheduler: Codes
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in fields(self)}

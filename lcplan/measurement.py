@@ -11,6 +11,17 @@ Rung = Literal["modelled", "compiled:host", "compiled:target", "timed:slice", "t
 RUNGS: tuple[Rung, ...] = ("modelled", "compiled:host", "compiled:target", "timed:slice", "timed:full")
 
 
+class Schedule(Frozen):
+    """What an executable's schedule does with its collectives, in instructions of its text (a loop's count once)."""
+
+    asynchronous: int
+    """Begun and ended by two instructions."""
+    overlapped: int
+    """Of these, with compute between the two."""
+    combined: int
+    """That carry several arrays in one message."""
+
+
 class Compiled(Frozen):
     """One compile of one strategy's real step: ``memory_analysis()`` a device, collectives, kernels; or why it failed.
 
@@ -31,6 +42,7 @@ class Compiled(Frozen):
     fits: bool | None = None
     kernels: tuple[str, ...] = ()
     collectives: tuple[CollectiveUse, ...] = ()
+    schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
     error: str | None = None
 

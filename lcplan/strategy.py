@@ -15,10 +15,20 @@ Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses"]
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 AxisName = Literal["data", "fsdp", "context", "tensor", "expert"]
 ShardingMode = Literal["manual", "auto", "explicit"]
+Scheduler = Literal["default", "latency-hiding", "no-latency-hiding", "pipelined", "combined", "synchronous"]
 Dtype = Literal["bf16", "fp32"]
 
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
 SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses")
+SHARDING_MODES: tuple[ShardingMode, ...] = ("manual", "auto", "explicit")
+SCHEDULERS: tuple[Scheduler, ...] = (
+    "default",
+    "latency-hiding",
+    "no-latency-hiding",
+    "pipelined",
+    "combined",
+    "synchronous",
+)
 BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "ici", "host")
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
 
@@ -76,6 +86,9 @@ class Strategy(Frozen):
     """Tokens of one context rank whose logits exist at a time (before the tensor axis splits the vocabulary)."""
     axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
     sharding_mode: ShardingMode = "manual"
+    """Who places arrays: the program itself (``manual``), the compiler (``auto``), the arrays' types (``explicit``)."""
+    scheduler: Scheduler = "default"
+    """A preset of XLA's scheduling flags, by their names under the jax at hand (``planner.measure.schedulers``)."""
     gather_dtype: Dtype = "bf16"
     """Weights are cast to this before FSDP gathers them."""
     reduce_dtype: Dtype = "fp32"
@@ -97,4 +110,6 @@ class Strategy(Frozen):
     def label(self) -> str:
         """One line that names the strategy in tables and messages."""
         scheme = f" {self.scheme}" if self.mesh.context > 1 else ""
-        return f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
+        label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
+        mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
+        return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "")

@@ -132,4 +132,6 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         gather_dtype=zeros,
         reduce_dtype=zeros,
         moments_dtype=zeros,
+        sharding_mode=zeros,
+        scheduler=zeros,
     )

@@ -62,6 +62,8 @@ class Options(TypedDict, total=False):
     gather_dtype: Names
     reduce_dtype: Names
     moments_dtype: Names
+    sharding_mode: Names
+    scheduler: Names
     toolchain: str
 
 
@@ -86,6 +88,8 @@ class _Given(Frozen):
     gather_dtype: tuple[str, ...] = ()
     reduce_dtype: tuple[str, ...] = ()
     moments_dtype: tuple[str, ...] = ()
+    sharding_mode: tuple[str, ...] = ()
+    scheduler: tuple[str, ...] = ()
     toolchain: str | None = None
 
     @field_validator("seq", mode="before")

@@ -31,7 +31,7 @@ class AxisFilter(Frozen):
 
 
 class Filters(Frozen):
-    """Everything that narrows the space. Empty means: all that lcplan knows."""
+    """Everything that narrows the space. Empty means: all that the grid covers (``planner.space.Knobs``)."""
 
     mesh: dict[str, AxisFilter] = {}
     scheme: tuple[str, ...] = ()
@@ -42,6 +42,8 @@ class Filters(Frozen):
     gather_dtype: tuple[str, ...] = ()
     reduce_dtype: tuple[str, ...] = ()
     moments_dtype: tuple[str, ...] = ()
+    sharding_mode: tuple[str, ...] = ()
+    scheduler: tuple[str, ...] = ()
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lcplan.errors import BadInputError
 from lcplan.hardware import HardwareSpec
 from planner.analyse import setting_of
+from planner.measure.schedulers import scheduler_verdict
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest, Stage
 
@@ -35,10 +36,11 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     real = tuple(name for name in own if verdicts[name] is True)
     target = toolchain.targets.get(request.hardware.kind, "not known to this toolchain")
     _refuse(request, real or own[:1], verdicts)
+    _refuse_schedulers(request, toolchain)
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
-        return Offer(real or own[:1], (missing,))
-    return Offer(real, (*_slow_kernel(request), *_unreal(verdicts)))
+        return Offer(real or own[:1], (*_unpriced(request), missing))
+    return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
 
 
 def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
@@ -64,6 +66,32 @@ def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: Mapping[
             problems.append(f"--backend {name}: {verdicts[name]}; give a Python that has it with --toolchain")
     if problems:
         raise BadInputError(problems)
+
+
+def _refuse_schedulers(request: SearchRequest, toolchain: Toolchain) -> None:
+    problems = []
+    for name in request.filters.scheduler:
+        verdict = scheduler_verdict(name, request.hardware, jax=toolchain.jax or "0")
+        if verdict is not True:
+            problems.append(f"--scheduler {name}: {verdict}")
+    if problems:
+        raise BadInputError(problems)
+
+
+def _unpriced(request: SearchRequest) -> tuple[str, ...]:
+    """What the laws do not tell apart."""
+    modes = [mode for mode in request.filters.sharding_mode if mode != "manual"]
+    schedulers = [name for name in request.filters.scheduler if name != "default"]
+    notes = []
+    if modes:
+        notes.append(
+            f"sharding_mode={','.join(modes)}: the estimate is that of the manual step; only a compile tells them apart"
+        )
+    if schedulers:
+        notes.append(
+            f"scheduler={','.join(schedulers)}: the laws do not model XLA's flags; only a compile shows what they change"
+        )
+    return tuple(notes)
 
 
 def default_stage(hardware: HardwareSpec) -> Stage:

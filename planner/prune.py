@@ -18,6 +18,9 @@ SCHEME_TOLERANCE = 0.1
 """How much slower than the leader another scheme's best may be priced and still be compiled: about what published
 measurements of one configuration and fitted laws differ by (docs: how a search decides)."""
 
+TOLD_APART_BY_COMPILING = ("backend", "sharding_mode", "scheduler")
+"""What the laws tell apart little or not at all, and an executable does."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -59,14 +62,15 @@ def survivor_order(table: StrategyTable, objective: Column, costs: Costs) -> Ite
 
     The leader; then the best of every other scheme that is within ``SCHEME_TOLERANCE`` of it, since the laws cannot call so
     close a race; then the Pareto front by objective (larger is better); then everything else by objective. Each of the first
-    three is followed by the same strategy on its other backends. Ties go to fewer devices, then to less memory.
+    three is followed by the same strategy on its other backends (sharding modes, scheduler presets). Ties go to fewer
+    devices, then to less memory.
     """
     order = np.lexsort((costs.memory_bytes, costs.devices, -objective))
     front = pareto_front(costs)
     leaders = [*_scheme_leaders(table, objective, order), *(int(row) for row in order[front[order]])]
     seen: set[int] = set()
     for leader in leaders:
-        for row in (leader, *_backend_siblings(table, leader)):
+        for row in (leader, *_siblings(table, leader)):
             if row not in seen:
                 seen.add(row)
                 yield row
@@ -85,10 +89,10 @@ def _scheme_leaders(table: StrategyTable, objective: Column, order: Indices) -> 
     return [best, *(int(close[index]) for index in sorted(first))]
 
 
-def _backend_siblings(table: StrategyTable, row: int) -> list[int]:
+def _siblings(table: StrategyTable, row: int) -> list[int]:
     same = np.ones(len(table), dtype=bool)
     for name in table.__dataclass_fields__:
-        if name != "backend":
+        if name not in TOLD_APART_BY_COMPILING:
             column = getattr(table, name)
             same &= column == column[row]
     return [int(i) for i in np.flatnonzero(same) if i != row]

@@ -21,7 +21,25 @@ KNOB_NAMES = (
     "gather_dtype",
     "reduce_dtype",
     "moments_dtype",
+    "sharding_mode",
+    "scheduler",
 )
+
+
+def resolve_strategies(request: SearchRequest, backends: tuple[str, ...]) -> tuple[Strategy, ...]:
+    """The one strategy that the filters name, in every sharding mode and under every scheduler preset that they name.
+
+    Raises
+    ------
+    BadInputError
+        As ``resolve_strategy``.
+    """
+    filters = request.filters
+    modes, schedulers = filters.sharding_mode or ("manual",), filters.scheduler or ("default",)
+    first = filters.model_copy(update={"sharding_mode": modes[:1], "scheduler": schedulers[:1]})
+    base = resolve_strategy(request.model_copy(update={"filters": first}), backends)
+    fields = [{"sharding_mode": mode, "scheduler": scheduler} for mode in modes for scheduler in schedulers]
+    return tuple(dict.fromkeys(Strategy.model_validate(base.model_dump() | own) for own in fields))
 
 
 def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strategy:
@@ -54,6 +72,8 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
             "gather_dtype": knobs.gather_dtype[0],
             "reduce_dtype": knobs.reduce_dtype[0],
             "moments_dtype": knobs.moments_dtype[0],
+            "sharding_mode": knobs.sharding_mode[0],
+            "scheduler": knobs.scheduler[0],
         }
     )
     broken = broken_rules(setting_of(request), strategy)

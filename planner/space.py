@@ -32,6 +32,8 @@ class Knobs:
     gather_dtype: tuple[str, ...]
     reduce_dtype: tuple[str, ...]
     moments_dtype: tuple[str, ...]
+    sharding_mode: tuple[str, ...]
+    scheduler: tuple[str, ...]
 
     @classmethod
     def of(cls, filters: Filters, backends: tuple[str, ...]) -> Knobs:
@@ -43,6 +45,8 @@ class Knobs:
             gather_dtype=filters.gather_dtype or ("bf16",),
             reduce_dtype=filters.reduce_dtype or ("fp32",),
             moments_dtype=filters.moments_dtype or ("fp32",),
+            sharding_mode=filters.sharding_mode or ("manual",),
+            scheduler=filters.scheduler or ("default",),
         )
 
 
@@ -105,6 +109,7 @@ class MeshOptions:
         """How many strategies this mesh stands for."""
         own = len(self.scheme) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
+        shared *= len(knobs.sharding_mode) * len(knobs.scheduler)
         return own * shared
 
 
@@ -166,6 +171,8 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "gather_dtype": _codes("gather_dtype", knobs.gather_dtype),
         "reduce_dtype": _codes("reduce_dtype", knobs.reduce_dtype),
         "moments_dtype": _codes("moments_dtype", knobs.moments_dtype),
+        "sharding_mode": _codes("sharding_mode", knobs.sharding_mode),
+        "scheduler": _codes("scheduler", knobs.scheduler),
         "microbatches": np.array(options.microbatches, dtype=np.int64),
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),

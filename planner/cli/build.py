@@ -33,6 +33,8 @@ class RequestOptions(Frozen):
     gather_dtype: tuple[str, ...] | None = None
     reduce_dtype: tuple[str, ...] | None = None
     moments_dtype: tuple[str, ...] | None = None
+    sharding_mode: tuple[str, ...] | None = None
+    scheduler: tuple[str, ...] | None = None
     trainer: str | None = None
 
 
@@ -45,6 +47,8 @@ _KNOBS = (
     "gather_dtype",
     "reduce_dtype",
     "moments_dtype",
+    "sharding_mode",
+    "scheduler",
 )
 
 

@@ -20,14 +20,16 @@ from planner.measure.toolchain import probe
 from planner.offer import offer
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
+from planner.show.compare import comparison_view, way
 from planner.show.estimate import estimate_view
 from planner.show.imported import opinion_view
-from planner.single import price, resolve_strategy
+from planner.single import price, resolve_strategies
 
 EPILOG = """\b
 Examples:
   lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2
   lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile --format json
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --sharding-mode auto,manual --compile
   lcplan estimate --from-maxtext my_run.yml --hw gb200-nvl72"""
 
 
@@ -51,6 +53,7 @@ class EstimateOptions(RequestOptions):
 def command(**options: Any) -> int:
     """Price one strategy: the one that --mesh and the knobs name.
 
+    Several values of --sharding-mode or --scheduler stand side by side.
     Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
     With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it says them; what the
     trainer needs beyond the laws and what lcplan would change stand below.
@@ -60,18 +63,47 @@ def command(**options: Any) -> int:
     request = build_request(parsed)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
-    candidate = price(request, placed(resolve_strategy(request, offered.backends), imported))
+    candidates = [price(request, placed(one, imported)) for one in resolve_strategies(request, offered.backends)]
     bench = Bench(request, toolchain, PoolLimits(jobs=1))
+    candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
+    notes = (*request.warnings, *offered.notes)
+    if len(candidates) > 1:
+        _print_several(candidates, request, output=parsed.output, notes=notes)
+    else:
+        thought = opinion(imported, request=request, candidate=candidates[0]) if imported else None
+        _print(candidates[0], request, output=parsed.output, notes=notes, thought=thought)
+    _raise_failures(candidates)
+    return 0
+
+
+def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Candidate:
     if parsed.compile or parsed.time:
         candidate = next(bench.compile([candidate]))
-    if parsed.time and candidate.usable:
-        candidate = next(bench.time([candidate]))
-    thought = opinion(imported, request=request, candidate=candidate) if imported else None
-    _print(candidate, request, output=parsed.output, notes=(*request.warnings, *offered.notes), thought=thought)
-    for evidence in (candidate.compiled, candidate.timed):
-        if evidence is not None and evidence.error:
-            raise StageFailedError(f"the step could not be measured: {evidence.error}")
-    return 0
+    return next(bench.time([candidate])) if parsed.time and candidate.usable else candidate
+
+
+def _raise_failures(candidates: list[Candidate]) -> None:
+    errors = [
+        (candidate, evidence.error)
+        for candidate in candidates
+        for evidence in (candidate.compiled, candidate.timed)
+        if evidence is not None and evidence.error
+    ]
+    if errors:
+        named = [f"{way(candidate)}: {error}" if len(candidates) > 1 else str(error) for candidate, error in errors]
+        raise StageFailedError(f"the step could not be measured: {'; '.join(named)}")
+
+
+def _print_several(candidates: list[Candidate], request: SearchRequest, *, output: str, notes: tuple[str, ...]) -> None:
+    """Several ways to compile one strategy: a list in the document, a row each in CSV, a column each in the table."""
+    if output == "json":
+        shown = {"candidates": [candidate.to_json() for candidate in candidates]}
+        document = {"schema_version": SCHEMA_VERSION, "request": request_json(request)}
+        print_json(document | shown | {"notes": list(notes)})
+    elif output == "csv":
+        print_csv([flat_row(candidate) for candidate in candidates])
+    else:
+        print_view(comparison_view(candidates, request, notes))
 
 
 def _print(

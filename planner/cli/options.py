@@ -9,7 +9,7 @@ import click
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import BACKENDS, SCHEMES, Dtype
+from lcplan.strategy import BACKENDS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 
@@ -115,6 +115,18 @@ _KNOBS = [
     click.option("--gather-dtype", type=_DTYPES, help="Weights' dtype in FSDP gathers. [default: bf16]"),
     click.option("--reduce-dtype", type=_DTYPES, help="Gradients' dtype in FSDP reductions. [default: fp32]"),
     click.option("--moments-dtype", type=_DTYPES, help="AdamW moments. [default: fp32]"),
+    click.option(
+        "--sharding-mode",
+        type=Several(SHARDING_MODES, "sharding mode"),
+        metavar="NAME,..",
+        help=f"Who places arrays: {' '.join(SHARDING_MODES)}. [default: manual]",
+    ),
+    click.option(
+        "--scheduler",
+        type=Several(SCHEDULERS, "scheduler"),
+        metavar="NAME,..",
+        help=f"XLA's scheduling flags: {' '.join(SCHEDULERS)}. [default: default]",
+    ),
 ]
 
 output_format = click.option(

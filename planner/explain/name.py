@@ -14,7 +14,7 @@ from planner.space import Knobs, mesh_options
 
 _SIZES = ("microbatches", "loss_chunk_tokens")
 _WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES)}
-_KEYS = ("scheme", "remat", "backend", *_SIZES, "gather_dtype", "reduce_dtype", "moments_dtype", "sharding_mode")
+_KEYS = ("scheme", "remat", "backend", *_SIZES, "gather_dtype", "reduce_dtype", "moments_dtype", "sharding_mode", "scheduler")
 
 
 def named_strategy(text: str, run: Run) -> Strategy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lcplan.plan import Plan
-from planner.measure.backends import environment, xla_flags
+from planner.measure.backends import environment, flags_variable, xla_flags
 from planner.trainers import Translation
 
 
@@ -22,7 +22,7 @@ def jax_environment(translation: Translation, plan: Plan) -> dict[str, str]:
     if pool is not None:
         variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = pool
     flags = " ".join([*kept, *xla_flags(job.strategy, job.hardware, jax=jax)])
-    variables.pop("XLA_FLAGS", None)
+    variables.pop(flags_variable(job.hardware), None)
     if flags:
-        variables["LIBTPU_INIT_ARGS" if job.hardware.kind == "tpu" else "XLA_FLAGS"] = flags
+        variables[flags_variable(job.hardware)] = flags
     return variables

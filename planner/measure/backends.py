@@ -6,31 +6,15 @@ collective read from the executable's text. A flag alone proves nothing: jax 0.1
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Literal
 
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import Backend, Strategy
-
-Version = tuple[int, ...]
-Verdict = Literal[True] | str
-"""True, or why not."""
+from planner.measure.compile_option import Option, Verdict, Version, active, dotted, version_of
+from planner.measure.schedulers import scheduler_options
 
 FIRST_GPU_TARGET: Version = (0, 9, 2)
 """The first jax of those tried whose CUDA plugin compiles without a device; 0.8.2 and before say "topology not implemented"."""
-
-
-@dataclass(frozen=True)
-class Option:
-    """One compiler option. ``proto`` is the value for ``compiler_options``, ``flag`` the one for XLA_FLAGS: they differ."""
-
-    name: str
-    proto: str | bool
-    flag: str
-    first: Version
-    last: Version | None
-    """Last jax in which the option has an effect; None: still there in 0.12."""
 
 
 @dataclass(frozen=True)
@@ -65,20 +49,6 @@ GPU_BACKENDS: dict[str, GpuBackend] = {
 }
 
 
-def version_of(text: str) -> Version:
-    """``0.10.1`` or ``0.12.0.1.dev3`` as numbers.
-
-    >>> version_of("0.12.0.1.dev3")
-    (0, 12, 0, 1)
-    """
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else (0,)
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(str(part) for part in version)
-
-
 def backend_verdict(backend: str, jax_version: str) -> Verdict:
     """Whether a GPU backend is real under this jax, by the table; else why not.
 
@@ -91,44 +61,47 @@ def backend_verdict(backend: str, jax_version: str) -> Verdict:
     if not facts.options:
         return True
     option, version = facts.options[0], version_of(jax_version)
-    if version >= option.first and (option.last is None or version <= option.last):
+    if option.known_to(version):
         return True
-    until = f"to {_dotted(option.last)}" if option.last else "and newer"
-    reach = f"{_dotted(option.first)} {until} have it"
+    until = f"to {dotted(option.last)}" if option.last else "and newer"
+    reach = f"{dotted(option.first)} {until} have it"
     return f"jax {jax_version} has no real {backend}: {reach}" + (f"; {facts.gone}" if facts.gone else "")
 
 
-def _active(backend: str, jax_version: str) -> tuple[Option, ...]:
-    facts = GPU_BACKENDS.get(backend)
-    version = version_of(jax_version)
-    known = facts.options if facts else ()
-    return tuple(o for o in known if version >= o.first and (o.last is None or version <= o.last))
+def _active(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[Option, ...]:
+    """Options of the strategy's backend and of its scheduler preset that this jax knows."""
+    facts = GPU_BACKENDS.get(strategy.backend) if hardware.kind == "gpu" else None
+    return (*active(facts.options if facts else (), jax), *scheduler_options(strategy.scheduler, hardware.kind, jax=jax))
 
 
 def compiler_options(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str | bool]:
     """Options for ``lowered.compile(compiler_options=...)``, proto names; none that this jax does not know."""
-    if hardware.kind != "gpu":
-        return {}
-    return {option.name: option.proto for option in _active(strategy.backend, jax)}
+    return {option.name: option.proto for option in _active(strategy, hardware, jax=jax)}
 
 
 def xla_flags(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[str, ...]:
-    """The same options as words of XLA_FLAGS, for the plan. An option that this jax lacks would abort the process: left out."""
-    if hardware.kind != "gpu":
-        return ()
-    return tuple(f"--{option.name}={option.flag}" for option in _active(strategy.backend, jax))
+    """The same options as words, for the plan. An option that this jax lacks would abort the process: left out."""
+    return tuple(option.word for option in _active(strategy, hardware, jax=jax))
 
 
 def environment(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str]:
-    """What a job of this strategy sets: XLA_FLAGS and, on GPUs, the pool's share of device memory."""
+    """What a job of this strategy sets: its flags and, on GPUs, the pool's share of device memory.
+
+    libtpu reads its own flags from LIBTPU_INIT_ARGS; in XLA_FLAGS they would abort the process.
+    """
     variables: dict[str, str] = {}
     flags = xla_flags(strategy, hardware, jax=jax)
     if flags:
-        variables["XLA_FLAGS"] = " ".join(flags)
+        variables[flags_variable(hardware)] = " ".join(flags)
     if hardware.kind == "gpu":
         pool = hardware.pool_ratio(strategy.mesh.communicators)  # NCCL's buffers lie outside the pool
         variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{pool:.3f}"
     return variables
+
+
+def flags_variable(hardware: HardwareSpec) -> str:
+    """The variable that flags of this hardware's compiler go into."""
+    return "LIBTPU_INIT_ARGS" if hardware.kind == "tpu" else "XLA_FLAGS"
 
 
 def devices_per_process(strategy: Strategy, hardware: HardwareSpec) -> int:

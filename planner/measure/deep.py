@@ -8,8 +8,9 @@ from lcplan.measurement import Compiled
 from lcplan.model import ModelSpec
 from lcplan.strategy import Backend, Mesh, Strategy
 from lcplan.workload import Workload
-from planner.measure.backends import GPU_BACKENDS, Verdict
+from planner.measure.backends import GPU_BACKENDS
 from planner.measure.compile import compile_jobs
+from planner.measure.compile_option import Verdict
 from planner.measure.job import CompileJob, Program
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain

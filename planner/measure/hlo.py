@@ -9,8 +9,10 @@ from typing import Literal, get_args
 
 from lcplan.collective import CollectiveUse, Op
 from lcplan.frozen import Frozen
+from lcplan.measurement import Schedule
 from planner.measure.hlo_groups import Groups, MeshView, replica_groups, source_target_pairs
 from planner.measure.hlo_loops import trip_count
+from planner.measure.hlo_schedule import read_schedule
 from planner.measure.hlo_text import Computation, Instruction, Module, parse_module, shape_bytes
 
 Kind = Literal["gpu", "tpu", "cpu"]
@@ -26,6 +28,7 @@ class HloFacts(Frozen):
 
     collectives: tuple[CollectiveUse, ...]
     kernels: tuple[str, ...]
+    schedule: Schedule
     warnings: tuple[str, ...] = ()
 
 
@@ -57,7 +60,12 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
         if count
     ]
     uses.sort(key=lambda use: (-use.total_bytes, use.op, use.axis, use.bytes, use.backend or ""))
-    return HloFacts(collectives=tuple(uses), kernels=_kernels(text), warnings=tuple(dict.fromkeys(walk.warnings)))
+    return HloFacts(
+        collectives=tuple(uses),
+        kernels=_kernels(text),
+        schedule=read_schedule(walk.module),
+        warnings=tuple(dict.fromkeys(walk.warnings)),
+    )
 
 
 _Key = tuple[Op, str, int, str]

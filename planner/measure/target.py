@@ -10,7 +10,8 @@ from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import Strategy
-from planner.measure.backends import Verdict, compiler_options, version_of
+from planner.measure.backends import compiler_options
+from planner.measure.compile_option import Verdict, version_of
 from planner.measure.toolchain import Toolchain
 
 MAX_THREADS_PER_BLOCK = 1024
@@ -87,7 +88,8 @@ def target_for(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolcha
             devices=strategy.devices,
             note=None if hardware.kind == "cpu" else f"compiled for host devices: {verdict}",
         )
-    return _gpu_target(strategy, hardware, toolchain=toolchain) if hardware.kind == "gpu" else _tpu_target(strategy, hardware)
+    build = _gpu_target if hardware.kind == "gpu" else _tpu_target
+    return build(strategy, hardware, toolchain=toolchain)
 
 
 def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
@@ -189,7 +191,7 @@ def host_bounds(block: tuple[int, ...]) -> tuple[int, int, int]:
     return 2 if x % 2 == 0 else 1, 2 if y % 2 == 0 else 1, 1
 
 
-def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
+def _tpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
     assert hardware.topology_name is not None, "target_verdict looks first"
     assert hardware.torus is not None, "target_verdict looks first"
     generation = hardware.topology_name.split(":")[0]
@@ -209,5 +211,11 @@ def _tpu_target(strategy: Strategy, hardware: HardwareSpec) -> Target:
     name = f"{generation}:{'x'.join(map(str, block))}"
     shown = f"tpu {name}" + (f" x{slices}" if slices > 1 else "")
     return Target(
-        name=shown, rung="compiled:target", platform="tpu", devices=strategy.devices, topology=name, topology_options=options
+        name=shown,
+        rung="compiled:target",
+        platform="tpu",
+        devices=strategy.devices,
+        topology=name,
+        topology_options=options,
+        compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),
     )

@@ -13,7 +13,8 @@ from typing import Literal
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
-from planner.measure.backends import FIRST_GPU_TARGET, GPU_BACKENDS, Verdict, backend_verdict, version_of
+from planner.measure.backends import FIRST_GPU_TARGET, GPU_BACKENDS, backend_verdict
+from planner.measure.compile_option import Verdict, version_of
 from planner.measure.installed import installed
 
 PROBE_S = 30.0
