@@ -20,7 +20,7 @@ from planner.measure.toolchain import probe
 from planner.offer import offer
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
-from planner.show.compare import comparison_view, way
+from planner.show.compare import comparison_view, ways
 from planner.show.estimate import estimate_view
 from planner.show.imported import opinion_view
 from planner.single import price, resolve_strategies
@@ -84,13 +84,13 @@ def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Ca
 
 def _raise_failures(candidates: list[Candidate]) -> None:
     errors = [
-        (candidate, evidence.error)
-        for candidate in candidates
+        (name, evidence.error)
+        for name, candidate in zip(ways(candidates), candidates, strict=True)
         for evidence in (candidate.compiled, candidate.timed)
         if evidence is not None and evidence.error
     ]
     if errors:
-        named = [f"{way(candidate)}: {error}" if len(candidates) > 1 else str(error) for candidate, error in errors]
+        named = [f"{name}: {error}" if len(candidates) > 1 else str(error) for name, error in errors]
         raise StageFailedError(f"the step could not be measured: {'; '.join(named)}")
 
 

@@ -32,25 +32,27 @@ def comparison_view(candidates: Sequence[Candidate], request: SearchRequest, not
 def _sections(candidates: Sequence[Candidate], request: SearchRequest, notes: tuple[str, ...]) -> Iterator[RenderableType]:
     yield headline(request)
     yield Text(f"\n{_shared_label(candidates)}", style="bold")
-    for candidate in candidates:
-        yield Text(f"{way(candidate)}: ", end="")
+    names = ways(candidates)
+    for name, candidate in zip(names, candidates, strict=True):
+        yield Text(f"{name}: ", end="")
         yield verdict(candidate, request)
     yield speed(candidates[0])
     if any(candidate.compiled for candidate in candidates):
         yield Text("\nExecutables side by side; collectives as bytes a step (calls)", style="bold")
         yield _table(candidates, request)
-    for candidate in candidates:
+    for name, candidate in zip(names, candidates, strict=True):
         for words in _troubles(candidate.compiled):
-            yield Text(f"{way(candidate)}: {words}", style="yellow")
+            yield Text(f"{name}: {words}", style="yellow")
     yield Text(LEGEND, style="dim")
     for note in notes:
         yield Text(f"note: {note}", style="yellow")
 
 
-def way(candidate: Candidate) -> str:
-    """The sharding mode, and the scheduler preset where it is not the default."""
-    strategy = candidate.strategy
-    return strategy.sharding_mode + ("" if strategy.scheduler == "default" else f" {strategy.scheduler}")
+def ways(candidates: Sequence[Candidate]) -> list[str]:
+    """What tells the candidates apart: the sharding mode, the scheduler preset, or both where both vary."""
+    pairs = [(candidate.strategy.sharding_mode, candidate.strategy.scheduler) for candidate in candidates]
+    varying = [index for index in range(2) if len({pair[index] for pair in pairs}) > 1] or [0]
+    return [" ".join(str(pair[index]) for index in varying) for pair in pairs]
 
 
 def _shared_label(candidates: Sequence[Candidate]) -> str:
@@ -65,9 +67,9 @@ def _troubles(compiled: Compiled | None) -> tuple[str, ...]:
 
 def _table(candidates: Sequence[Candidate], request: SearchRequest) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("")
-    for candidate in candidates:
-        table.add_column(way(candidate), justify="right")
+    table.add_column("", no_wrap=True)
+    for name in ways(candidates):
+        table.add_column(name, justify="right")
     table.add_column("laws", justify="right")
     law = collectives(setting_of(request), candidates[0].strategy)
     modelled = format_bytes(candidates[0].estimate["memory_bytes"]["total"])
@@ -87,9 +89,9 @@ _FIGURES: dict[str, Callable[[Compiled], str]] = {
     "temp memory": lambda one: format_bytes(one.temp_bytes or 0),
     "total memory": lambda one: format_bytes(one.total_bytes or 0),
     "attention by": lambda one: ", ".join(one.kernels),
-    "async collectives": lambda one: str(one.schedule.asynchronous) if one.schedule else "-",
+    "async": lambda one: str(one.schedule.asynchronous) if one.schedule else "-",
     "  beside compute": lambda one: str(one.schedule.overlapped) if one.schedule else "-",
-    "combined collectives": lambda one: str(one.schedule.combined) if one.schedule else "-",
+    "combined": lambda one: str(one.schedule.combined) if one.schedule else "-",
 }
 
 

@@ -1,0 +1,46 @@
+"""Scheduler presets: true names by jax, refusals, and what they become in a plan's environment."""
+
+import pytest
+
+from lcplan import catalog
+from lcplan.strategy import SCHEDULERS, Mesh, Strategy
+from planner.measure.backends import compiler_options, environment, xla_flags
+from planner.measure.schedulers import scheduler_options, scheduler_verdict
+
+H100, V5P, HOST = (catalog.hardware(name) for name in ("dgx-h100", "tpu-v5p-8", "cpu-host"))
+
+
+def strategy(scheduler, backend="nccl"):
+    return Strategy(mesh=Mesh(context=4), scheduler=scheduler, backend=backend)
+
+
+def test_the_default_sets_nothing_anywhere():
+    for hardware in (H100, V5P, HOST):
+        assert compiler_options(strategy("default"), hardware, jax="0.10.1") == {}
+
+
+def test_pipelining_was_renamed_in_0_11_1():
+    old = [option.word for option in scheduler_options("pipelined", "gpu", jax="0.11.0")]
+    new = [option.word for option in scheduler_options("pipelined", "gpu", jax="0.11.1")]
+    assert old[0] == "--xla_gpu_enable_pipelined_all_gather=true"
+    assert new[0] == "--xla_gpu_pipeline_all_gather=on"
+    assert len(old) == len(new) == 3
+
+
+def test_a_backend_and_a_preset_add_up():
+    both = compiler_options(strategy("latency-hiding", "nvshmem"), H100, jax="0.10.1")
+    assert both == {"xla_gpu_experimental_enable_nvshmem": True, "xla_gpu_enable_latency_hiding_scheduler": True}
+
+
+def test_tpu_flags_go_to_libtpu():
+    off = strategy("no-latency-hiding", "ici")
+    flag = "--xla_tpu_enable_latency_hiding_scheduler=false"
+    assert xla_flags(off, V5P, jax="0.10.1") == (flag,)
+    assert environment(off, V5P, jax="0.10.1") == {"LIBTPU_INIT_ARGS": flag}
+    assert "XLA_FLAGS" in environment(strategy("combined"), H100, jax="0.10.1")
+
+
+@pytest.mark.parametrize("scheduler", [name for name in SCHEDULERS if name != "default"])
+def test_a_host_has_no_presets(scheduler):
+    assert scheduler_verdict(scheduler, HOST, jax="0.10.1") == "it has no flags for cpu; there are default"
+    assert scheduler_verdict(scheduler, H100, jax="0.10.1") is True
