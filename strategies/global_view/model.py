@@ -18,6 +18,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from lcplan.remat import LAYER_IN
 from strategies.global_view.embedding import embed
 from strategies.global_view.loss import Scaled, chunked_loss
 from strategies.global_view.products import Matrix, column, row
@@ -61,6 +62,7 @@ class GlobalView:
         return lax.scan(remat(layer, spec.strategy.remat), x_BTD, stacked)[0]
 
     def _layer(self, layer: Layer, x_BTD: Float[Array, "B T D"], rope: Angles) -> Float[Array, "B T D"]:
+        x_BTD = name(x_BTD, LAYER_IN)
         x_BTD = name(x_BTD + self._attention(layer.attention, x_BTD, rope), "attention_out")
         return self.style.place(x_BTD + self._feed_forward(layer.feed_forward, x_BTD), RESIDUAL)
 

@@ -60,4 +60,4 @@ def test_three_executables_side_by_side(lcplan, tmp_path):
     assert heads == ["auto", "explicit", "manual", "laws"]
     permutes = next(line for line in lines if line.startswith("collective-permute context"))
     cells = permutes.removeprefix("collective-permute context").replace(") ", ")|").split("|")
-    assert len({cell.strip() for cell in cells[:3]}) == 1  # the same code in all; the host compiler widens bf16, the law does not
+    assert len({cell.strip() for cell in cells[:3]}) == 1  # the law counts bf16, which the host widens
