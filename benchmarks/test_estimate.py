@@ -23,11 +23,10 @@ def space(devices: int) -> StrategyTable:
     row = np.linspace(0, len(meshes) * len(knobs) - 1, ROWS).astype(np.int64)
     mesh, knob = meshes[row // len(knobs)], knobs[row % len(knobs)]
     codes = dict(zip(("scheme", "remat", "backend", "axis_order"), knob[:, 2:].T.astype(np.int8), strict=True))
-    codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name.endswith("_dtype")}
+    codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name not in codes}
+    ones = np.ones(ROWS, dtype=np.int64)
     sizes = dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
-    return StrategyTable(
-        **sizes, expert=np.ones(ROWS, dtype=np.int64), microbatches=knob[:, 0], loss_chunk_tokens=knob[:, 1], **codes
-    )
+    return StrategyTable(**sizes, expert=ones, ulysses=ones, microbatches=knob[:, 0], loss_chunk_tokens=knob[:, 1], **codes)
 
 
 @pytest.mark.parametrize("machine", ["gb200-nvl72", "dgx-h100x4", "tpu-v5p-64"])

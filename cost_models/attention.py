@@ -68,8 +68,9 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     """Attention kernels of one pass over one layer, on the slowest rank.
 
     ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
-    ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. ``ulysses``: all of the
-    sequence on ``1 / c`` of the heads, causal.
+    ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
+    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
+    ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
 
     Parameters
     ----------
@@ -90,16 +91,14 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     Source: docs/step.md, schemes; rates in data/device_rates.json.
     """
     kernel = _Kernel(layout, rates, backward)
-    tokens, length, width = layout.tokens, layout.local_length, layout.query_width
-    half = kernel.seconds(tokens, length / 2, width=width) * _masked_ratio(layout)
+    exchange = layout.exchange
+    tokens, length, width = layout.tokens * exchange, layout.local_length * exchange, layout.query_width / exchange
+    half = kernel.seconds(tokens, length / 2, width=width) * _masked_ratio(layout, length)
     later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width=width), half)
-    ulysses = layout.is_scheme("ulysses")
-    spread = kernel.seconds(tokens * layout.context, length * layout.context / 2, width=width / layout.context)
-    steps = np.where(ulysses, 0.0, layout.context - 1.0)
-    return RingSteps(np.where(ulysses, spread, half), later, steps)
+    return RingSteps(half, later, layout.chunks - 1.0)
 
 
-def _masked_ratio(layout: Layout) -> Floats | float:
+def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
     """Cost of a causal block over half of a whole one, for a kernel that masks tile by tile.
 
     Tiles on the diagonal are computed whole, half a tile a row too much, and masked at a share of a whole block's cost:
@@ -108,7 +107,7 @@ def _masked_ratio(layout: Layout) -> Floats | float:
     tile = layout.setting.program.attention_tile
     if tile is None:
         return 1.0
-    return 1.0 + tile / layout.local_length + 2.0 * layout.setting.constants.tile_mask_share
+    return 1.0 + tile / length + 2.0 * layout.setting.constants.tile_mask_share
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ from cost_models.table import StrategyTable
 from lcplan.collective import CollectiveUse, Op
 from lcplan.strategy import AXES, AxisName, Strategy
 
+Part = Literal["neighbours", "groups"]
+"""Of the context axis: the ranks of one exchange of heads; or one rank of each such group (all, where nothing exchanges)."""
+
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
 """What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
 
@@ -38,6 +41,7 @@ class Term:
     bytes: Floats
     calls: Floats
     schedule: Schedule
+    part: Part | None = None
 
     @cached_property
     def used(self) -> Bools:
@@ -153,39 +157,40 @@ def _context(layout: Layout) -> list[Term]:
 
     A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
     on from there; where attention itself is recomputed, its hops come on top, but for that first one. Gradients travel in
-    fp32 while they are sums, and once more, complete, in the activations' dtype.
+    fp32 while they are sums, and once more, complete, in the activations' dtype. A rank that exchanged heads has as many
+    keys and values as before, but for copies; of two lanes each carries half.
     """
     context: tuple[AxisName, ...] = ("context",)
     layers = layout.setting.model.layers * layout.microbatches
-    pair = 2 * layout.tokens * layout.kv_width
-    again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, layout.context - 2)
-    hops = 2 * (layout.context - 1) + again
-    ring = np.where(layout.rings, layers, 0.0)
+    others = layout.chunks - 1
+    again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, others - 1)
+    ring = np.where(layout.rings, layers * layout.lanes, 0.0)
     gather = np.where(layout.is_scheme("all-gather"), layers, 0.0)
-    keys = layout.activation_bytes * pair
+    pair = 2 * layout.tokens * layout.kv_width
+    message = pair * layout.kv_copies / layout.lanes
+    keys = layout.activation_bytes * message
+    gathered = layout.activation_bytes * pair * layout.context
     return [
-        Term("collective-permute", context, "kv-ring", keys, ring * hops, "ring"),
-        Term("collective-permute", context, "kv-gradients", 4.0 * pair, ring * (layout.context - 1), "ring"),
-        Term("collective-permute", context, "kv-gradients", keys, ring, "ring"),
-        Term("all-gather", context, "kv-gather", keys * layout.context, 2 * gather, "exposed"),
+        Term("collective-permute", context, "kv-ring", keys, ring * (2 * others + again), "ring", "groups"),
+        Term("collective-permute", context, "kv-gradients", 4.0 * message, ring * others, "ring", "groups"),
+        Term("collective-permute", context, "kv-gradients", keys, ring, "ring", "groups"),
+        Term("all-gather", context, "kv-gather", gathered, 2 * gather, "exposed"),
         Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
-        *_ulysses(layout, np.where(layout.is_scheme("ulysses"), layers, 0.0)),
+        *_exchange(layout, np.where(layout.is_scheme("ulysses") | layout.is_scheme("ulysses-ring"), layers, 0.0)),
     ]
 
 
-def _ulysses(layout: Layout, layers: Floats) -> list[Term]:
+def _exchange(layout: Layout, layers: Floats) -> list[Term]:
     """Forward query, key-value, output; backward these again, then the output's cotangent and the gradients.
 
-    Where context outnumbers the device's KV heads, each head goes to ``c / K`` ranks.
+    Where the ranks that exchange outnumber the device's KV heads, each head goes to several.
     """
     context: tuple[AxisName, ...] = ("context",)
-    heads = layout.kv_width / layout.setting.model.head_dim
-    copies = np.maximum(np.floor(layout.context / heads), 1.0)
     query = layout.activation_bytes * layout.tokens * layout.query_width
-    pair = layout.activation_bytes * 2 * layout.tokens * layout.kv_width * copies
+    pair = layout.activation_bytes * 2 * layout.tokens * layout.kv_width * layout.kv_copies
     return [
-        Term("all-to-all", context, "ulysses-query", query, 6 * layers, "exposed"),
-        Term("all-to-all", context, "ulysses-key-value", pair, 3 * layers, "exposed"),
+        Term("all-to-all", context, "ulysses-query", query, 6 * layers, "exposed", "neighbours"),
+        Term("all-to-all", context, "ulysses-key-value", pair, 3 * layers, "exposed", "neighbours"),
     ]
 
 
@@ -254,13 +259,33 @@ def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ..
         if calls:
             size = round(float(term.bytes[0]))
             backend = assigned_backend(strategy.backend, op=term.op, size_bytes=size)
-            axis = _joined(strategy, term.axes)
+            axis = axis_label(strategy, term)
             uses.append(CollectiveUse(op=term.op, axis=axis, bytes=size, calls=calls, backend=backend, purpose=term.purpose))
     return tuple(uses)
 
 
-def _joined(strategy: Strategy, axes: tuple[AxisName, ...]) -> str:
-    return "+".join(axis for axis in AXES if axis in axes and getattr(strategy.mesh, axis) > 1)
+def axis_label(strategy: Strategy, term: Term) -> str:
+    """The axes that a strategy's collective runs over, as ``CollectiveUse.axis`` writes them.
+
+    Parameters
+    ----------
+    strategy : Strategy
+        One candidate.
+    term : Term
+        One of its collectives.
+
+    Returns
+    -------
+    str
+        ``fsdp+context``; ``context/4`` where four neighbours of the axis are a group [no unit].
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    label = "+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1)
+    part = term.part == "neighbours" and 1 < strategy.ulysses < strategy.mesh.context
+    return f"{label}/{strategy.ulysses}" if part else label
 
 
 def assigned_backend(requested: str, *, op: str, size_bytes: float) -> str:

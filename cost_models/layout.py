@@ -227,7 +227,28 @@ class Layout:
     @cached_property
     def rings(self) -> Bools:
         """Rows whose keys and values travel round a ring."""
-        return self.is_scheme("ring") | self.is_scheme("ring-zigzag")
+        return self.is_scheme("ring") | self.is_scheme("ring-zigzag") | self.is_scheme("ulysses-ring")
+
+    @cached_property
+    def exchange(self) -> Floats:
+        """Neighbouring context ranks that exchange heads, e: all in ``ulysses``, a group in ``ulysses-ring``, else 1."""
+        return np.where(self.is_scheme("ulysses"), self.context, self.table.ulysses)
+
+    @cached_property
+    def chunks(self) -> Floats:
+        """Chunks that the sequence is cut into, one for each group of ranks that exchange heads: c / e."""
+        return self.context / self.exchange
+
+    @cached_property
+    def kv_copies(self) -> Floats:
+        """Ranks of an exchange that each key/value head goes to: 1, or e t / K where they outnumber the device's heads."""
+        heads = self.kv_width / self.setting.model.head_dim
+        return np.maximum(np.floor(self.exchange / heads), 1.0)
+
+    @cached_property
+    def lanes(self) -> Floats:
+        """Directions in which a ring's keys and values travel at once: 1 or 2, each with its part of the heads."""
+        return 1.0 + (self.table.bidirectional == 1)
 
     @cached_property
     def _saves(self) -> dict[str, Bools]:

@@ -57,8 +57,9 @@ class LayerBackward:
 
     @cached_property
     def pair(self) -> Floats:
-        """Keys and values of a chunk: ``2 a tl K H / t``."""
-        return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width
+        """Keys and values of a chunk: ``2 a tl K H / t``, and of a ring their copies where ranks exchanged heads."""
+        copies = np.where(self.layout.rings, self.layout.kv_copies, 1.0)
+        return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width * copies
 
     @cached_property
     def _keeps_up(self) -> Bools:

@@ -7,12 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.collectives import Term
+from cost_models.collectives import Part, Term
 from cost_models.layout import Floats, Layout
 from cost_models.rates import CollectiveRate, Rates
 from cost_models.table import ORDERS
 from lcplan.hardware import HardwareSpec, Link
 from lcplan.strategy import AxisName
+
+Group = tuple[tuple[AxisName, ...], Part | None]
+"""Which devices join one collective: mesh axes, and which of their ranks."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,34 @@ class Span:
         return domains
 
 
+def part_of(layout: Layout, span: Span, part: Part | None) -> Span:
+    """The groups of neighbours that exchange heads, or those of one rank from each, out of a group of context ranks.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    span : Span
+        Groups of the whole context axis.
+    part : str or None
+        ``neighbours``, ``groups``, or None for all ranks.
+
+    Returns
+    -------
+    Span
+        Members, stride and members a domain [devices], shape ``[n]``.
+
+    Notes
+    -----
+    Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups.
+    """
+    if part is None:
+        return span
+    if part == "neighbours":
+        return _placed(layout, layout.exchange, span.stride)
+    return _placed(layout, layout.chunks, span.stride * layout.exchange)
+
+
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     """Place the groups of ``axes`` on the machine: the innermost mesh axis is on neighbouring devices.
 
@@ -70,6 +101,10 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     for code, order in enumerate(ORDERS[1:], start=1):
         if set(order[_innermost(axes, order) :]) != set(ORDERS[0][_innermost(axes, ORDERS[0]) :]):
             stride = np.where(layout.table.axis_order == code, _stride(layout, axes, order=order), stride)
+    return _placed(layout, members, stride)
+
+
+def _placed(layout: Layout, members: Floats, stride: Floats) -> Span:
     domain = float(layout.setting.hardware.domain_size)
     inner = np.minimum(np.maximum(np.floor(domain / stride), 1.0), members)
     return Span(members, stride, inner)
@@ -238,15 +273,24 @@ class Network:
 
     layout: Layout
     rates: Rates
-    _spans: dict[tuple[AxisName, ...], Span] = field(default_factory=dict)
-    _costs: dict[tuple[str, tuple[AxisName, ...]], CallCost] = field(default_factory=dict)
+    _spans: dict[Group, Span] = field(default_factory=dict)
+    _costs: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
+
+    def span(self, term: Term) -> Span:
+        """Where the groups of ``term`` lie."""
+        group = (term.axes, term.part)
+        if group not in self._spans:
+            self._spans[group] = part_of(self.layout, span_of(self.layout, term.axes), term.part)
+        return self._spans[group]
 
     def seconds(self, term: Term) -> Floats:
-        """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
-        key = (term.op, term.axes)
+        """Time of one call of ``term`` [s], in rows without calls too: what one would take.
+
+        Permutes of two lanes are under way at the same time, in both directions: on a torus each has links of its own; from
+        a switch's port both leave together, at half of its bandwidth.
+        """
+        key = (term.op, (term.axes, term.part))
         if key not in self._costs:
-            if term.axes not in self._spans:
-                self._spans[term.axes] = span_of(self.layout, term.axes)
-            hardware = self.layout.setting.hardware
-            self._costs[key] = call_cost(term.op, self._spans[term.axes], hardware=hardware, rates=self.rates)
-        return self._costs[key].seconds(term.bytes)
+            self._costs[key] = call_cost(term.op, self.span(term), hardware=self.layout.setting.hardware, rates=self.rates)
+        together = term.op == "collective-permute" and self.layout.setting.hardware.torus is None
+        return self._costs[key].seconds(term.bytes * self.layout.lanes if together else term.bytes)

@@ -123,14 +123,19 @@ class StepTime(StepWork):
             if term.purpose == "kv-ring":
                 total = total + self._hops(term, hop)
             elif term.purpose == "kv-gradients":
-                beside = self.backward_attention.later_s if term.op == "collective-permute" else 0.0
-                total = total + term.calls * exposed_hop_seconds(beside + np.zeros_like(hop), hop)
+                permute = term.op == "collective-permute"
+                beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
+                total = total + calls * exposed_hop_seconds(beside + np.zeros_like(hop), hop)
         return total
+
+    def _steps(self, term: Term) -> Floats:
+        """Ring steps that have a call of ``term`` beside them: two lanes make theirs at once."""
+        return term.calls / self.layout.lanes
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self.passes * self.forward_attention.later
         backward = hops * exposed_hop_seconds(self.backward_attention.later_s, hop)
-        return (term.calls - hops) * exposed_hop_seconds(self.forward_attention.later_s, hop) + backward
+        return (self._steps(term) - hops) * exposed_hop_seconds(self.forward_attention.later_s, hop) + backward
 
     @cached_property
     def comm_data(self) -> Floats:
@@ -169,7 +174,7 @@ class StepTime(StepWork):
         total = total + self.passes * lost
         for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
-                total = total + term.calls * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
+                total = total + self._steps(term) * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
         return total
 
     @cached_property
@@ -177,7 +182,7 @@ class StepTime(StepWork):
         """Kernels of the ring that cannot start before the last ended, one least kernel time a ring step and pass; waits for
         the host, and for its memory."""
         again = recomputes_attention(self.layout)
-        ring = self.floor_s * self.passes * (self.forward_attention.later + 1.0) * (2.0 + again)
+        ring = self.floor_s * self.passes * self.layout.lanes * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
             ring = ring + self.passes * np.maximum(offload_seconds(self.layout) - self.layer_forward - self.layer_backward, 0.0)

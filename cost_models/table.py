@@ -23,6 +23,7 @@ from lcplan.strategy import (
     Mesh,
     Scheme,
     Strategy,
+    Switch,
 )
 
 Ints = NDArray[np.int64]
@@ -30,6 +31,7 @@ Codes = NDArray[np.int8]
 
 REMATS: tuple[RematName, ...] = get_args(RematName)
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+SWITCHES: tuple[Switch, ...] = get_args(Switch)
 ORDERS: tuple[tuple[AxisName, ...], ...] = AXIS_ORDERS
 SCHEME_CODES: tuple[Scheme, ...] = SCHEMES
 BACKEND_CODES: tuple[Backend, ...] = BACKENDS
@@ -44,13 +46,14 @@ CODES: dict[str, tuple[object, ...]] = {
     "moments_dtype": DTYPES,
     "sharding_mode": SHARDING_MODES,
     "scheduler": SCHEDULERS,
+    "bidirectional": SWITCHES,
 }
 """What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
 
 assert tuple(REMAT_POLICIES) == REMATS
 
 _MESH = ("data", "fsdp", "context", "tensor", "expert")
-_SIZES = ("microbatches", "loss_chunk_tokens")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class StrategyTable:
     expert: Ints
     microbatches: Ints
     loss_chunk_tokens: Ints
+    ulysses: Ints
     scheme: Codes
     remat: Codes
     backend: Codes
@@ -76,6 +80,7 @@ class StrategyTable:
     moments_dtype: Codes
     sharding_mode: Codes
     scheduler: Codes
+    bidirectional: Codes
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in fields(self)}

@@ -14,7 +14,8 @@ class CollectiveUse(Frozen):
 
     ``bytes`` is the larger side of the operand as one device holds it: the gathered result of an all-gather, the input of a
     reduce-scatter, the buffer of an all-reduce, permute or all-to-all. ``axis`` joins several mesh axes with ``+`` in the
-    order data, fsdp, context, tensor, expert; ``?`` where an executable's groups match no axis.
+    order data, fsdp, context, tensor, expert; ``context/4`` is groups of four neighbours on the axis; ``?`` where an
+    executable's groups match neither.
     """
 
     op: Op

@@ -11,15 +11,18 @@ from lcplan.frozen import Frozen
 from lcplan.remat import RematName
 
 Size = Annotated[int, Field(gt=0, le=2**20)]
-Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses"]
+Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"]
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 AxisName = Literal["data", "fsdp", "context", "tensor", "expert"]
 ShardingMode = Literal["manual", "auto", "explicit"]
 Scheduler = Literal["default", "latency-hiding", "no-latency-hiding", "pipelined", "combined", "synchronous"]
 Dtype = Literal["bf16", "fp32"]
+Switch = Literal["off", "on"]
 
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
-SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses")
+SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring")
+RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
+"""Schemes whose keys and values travel round a ring."""
 SHARDING_MODES: tuple[ShardingMode, ...] = ("manual", "auto", "explicit")
 SCHEDULERS: tuple[Scheduler, ...] = (
     "default",
@@ -79,6 +82,10 @@ class Strategy(Frozen):
 
     mesh: Mesh
     scheme: Scheme = "ring-zigzag"
+    ulysses: Size = 1
+    """Neighbouring context ranks that exchange heads in scheme ulysses-ring; the ring goes over the groups of them."""
+    bidirectional: Switch = "off"
+    """Whether one half of the heads' keys and values travels round the ring forwards and the other half backwards."""
     remat: RematName = "full"
     backend: Backend = "nccl"
     microbatches: Size = 1
@@ -110,6 +117,8 @@ class Strategy(Frozen):
     def label(self) -> str:
         """One line that names the strategy in tables and messages."""
         scheme = f" {self.scheme}" if self.mesh.context > 1 else ""
+        scheme += f" ulysses={self.ulysses}" if self.ulysses > 1 else ""
+        scheme += " bidirectional=on" if self.bidirectional == "on" else ""
         label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
         mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
         return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "")

@@ -125,6 +125,7 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         **axes,
         microbatches=ones,
         loss_chunk_tokens=ones,
+        ulysses=ones,
         scheme=zeros,
         remat=zeros,
         backend=zeros,
@@ -134,4 +135,5 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         moments_dtype=zeros,
         sharding_mode=zeros,
         scheduler=zeros,
+        bidirectional=zeros,
     )

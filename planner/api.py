@@ -64,6 +64,8 @@ class Options(TypedDict, total=False):
     moments_dtype: Names
     sharding_mode: Names
     scheduler: Names
+    ulysses: Sizes
+    bidirectional: Names
     toolchain: str
 
 
@@ -90,6 +92,8 @@ class _Given(Frozen):
     moments_dtype: tuple[str, ...] = ()
     sharding_mode: tuple[str, ...] = ()
     scheduler: tuple[str, ...] = ()
+    ulysses: tuple[int, ...] = ()
+    bidirectional: tuple[str, ...] = ()
     toolchain: str | None = None
 
     @field_validator("seq", mode="before")

@@ -44,6 +44,8 @@ class Filters(Frozen):
     moments_dtype: tuple[str, ...] = ()
     sharding_mode: tuple[str, ...] = ()
     scheduler: tuple[str, ...] = ()
+    ulysses: tuple[int, ...] = ()
+    bidirectional: tuple[str, ...] = ()
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:

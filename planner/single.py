@@ -23,6 +23,8 @@ KNOB_NAMES = (
     "moments_dtype",
     "sharding_mode",
     "scheduler",
+    "ulysses",
+    "bidirectional",
 )
 
 
@@ -61,10 +63,14 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     knobs = Knobs.of(filters, backends)
     options = mesh_options(request, knobs, mesh.sizes)
     even = request.workload.seq_len % (2 * mesh.context) == 0
+    scheme = (filters.scheme or ("ring-zigzag" if even else "ring",))[0]
+    sizes = [size for name, size, _ in options.ways if name == scheme]
     strategy = Strategy.model_validate(
         {
             "mesh": mesh,
-            "scheme": (filters.scheme or ("ring-zigzag" if even else "ring",))[0],
+            "scheme": scheme,
+            "ulysses": (filters.ulysses or (sizes[-1] if sizes else 1,))[0],
+            "bidirectional": knobs.bidirectional[0],
             "remat": (filters.remat or ("full",))[0],
             "backend": knobs.backend[0],
             "microbatches": options.microbatches[-1],

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.table import CODES, StrategyTable
+from lcplan.model import ModelSpec
 from lcplan.remat import GRID_POLICIES
-from lcplan.strategy import AXES, AXIS_ORDERS, SCHEMES
+from lcplan.strategy import AXES, AXIS_ORDERS, RING_SCHEMES, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
 from planner.trainers import trainer
@@ -20,6 +21,8 @@ LOSS_CHUNK_TARGETS = (1024, 4096)
 """Tokens a loss chunk aims at: small keeps logits small, large keeps the head's matmul efficient."""
 
 Ints = NDArray[np.int64]
+Way = tuple[str, int, str]
+"""How context moves keys and values: the scheme, how many neighbours exchange heads, whether the ring has two directions."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Knobs:
     moments_dtype: tuple[str, ...]
     sharding_mode: tuple[str, ...]
     scheduler: tuple[str, ...]
+    bidirectional: tuple[str, ...]
 
     @classmethod
     def of(cls, filters: Filters, backends: tuple[str, ...]) -> Knobs:
@@ -47,6 +51,7 @@ class Knobs:
             moments_dtype=filters.moments_dtype or ("fp32",),
             sharding_mode=filters.sharding_mode or ("manual",),
             scheduler=filters.scheduler or ("default",),
+            bidirectional=filters.bidirectional or ("off",),
         )
 
 
@@ -99,7 +104,7 @@ def divisors(number: int) -> tuple[int, ...]:
 class MeshOptions:
     """The knob values of one mesh; their product is the mesh's share of the space."""
 
-    scheme: tuple[str, ...]
+    ways: tuple[Way, ...]
     backend: tuple[str, ...]
     microbatches: tuple[int, ...]
     loss_chunk_tokens: tuple[int, ...]
@@ -107,7 +112,7 @@ class MeshOptions:
 
     def points(self, knobs: Knobs) -> int:
         """How many strategies this mesh stands for."""
-        own = len(self.scheme) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
+        own = len(self.ways) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
         shared *= len(knobs.sharding_mode) * len(knobs.scheduler)
         return own * shared
@@ -123,12 +128,39 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
     share, rest = divmod(request.workload.global_batch, data * fsdp)
     per_rank = share if rest == 0 else 1
     return MeshOptions(
-        scheme=knobs.scheme if context > 1 else knobs.scheme[:1],
+        ways=_ways(request, knobs, mesh),
         backend=knobs.backend,
         microbatches=request.filters.microbatches or divisors(per_rank),
         loss_chunk_tokens=request.filters.loss_chunk_tokens or _loss_options(request, context),
         axis_order=_axis_orders(request, mesh),
     )
+
+
+def _ways(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> tuple[Way, ...]:
+    """Schemes, each with the sizes of exchange that it has on a mesh and the directions of its ring."""
+    context, tensor = mesh[AXES.index("context")], mesh[AXES.index("tensor")]
+    if context == 1:
+        return ((knobs.scheme[0], 1, "off"),)
+    given = request.filters.ulysses
+    found: list[Way] = []
+    for scheme in knobs.scheme:
+        sizes = given or _exchanges(request.model, context=context, tensor=tensor) if scheme == "ulysses-ring" else (1,)
+        if scheme != "ulysses-ring" and given and 1 not in given:
+            continue
+        if not sizes and knobs.scheme == (scheme,):
+            sizes = (1,)  # nothing else was asked for: a rule says why there is none
+        turns = knobs.bidirectional if scheme in RING_SCHEMES or knobs.bidirectional == ("on",) else ("off",)
+        found += [(scheme, size, turn) for size in sizes for turn in turns]
+    return tuple(found)
+
+
+def _exchanges(model: ModelSpec, *, context: int, tensor: int) -> tuple[int, ...]:
+    """How many neighbours may exchange heads and leave a ring: divisors of context and of the heads on a rank.
+
+    Without a filter no more than key/value heads: more would send copies of them, which the ring then carries too.
+    """
+    heads, kv_heads = model.heads // tensor, model.kv_heads // tensor
+    return tuple(e for e in divisors(context)[1:-1] if heads % e == 0 and kv_heads >= e and kv_heads % e == 0)
 
 
 def _axis_orders(request: SearchRequest, mesh: tuple[int, ...]) -> tuple[int, ...]:
@@ -165,7 +197,7 @@ def expand(request: SearchRequest, knobs: Knobs, meshes: Ints) -> StrategyTable:
 def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
     """The product of all knob values of one mesh; many meshes share one."""
     grid = {
-        "scheme": _codes("scheme", options.scheme),
+        "way": np.arange(len(options.ways)),
         "remat": _codes("remat", knobs.remat),
         "backend": _codes("backend", options.backend),
         "gather_dtype": _codes("gather_dtype", knobs.gather_dtype),
@@ -177,8 +209,12 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),
     }
-    columns = zip(grid, (column.ravel() for column in np.meshgrid(*grid.values(), indexing="ij")), strict=True)
-    return {name: column.astype(np.int8 if name in CODES else np.int64) for name, column in columns}
+    shaped = dict(zip(grid, (column.ravel() for column in np.meshgrid(*grid.values(), indexing="ij")), strict=True))
+    way = shaped.pop("way")
+    schemes, sizes, turns = zip(*options.ways, strict=True) if options.ways else ((), (), ())
+    shaped |= {"scheme": _codes("scheme", schemes)[way], "ulysses": np.array(sizes, dtype=np.int64)[way]}
+    shaped["bidirectional"] = _codes("bidirectional", turns)[way]
+    return {name: column.astype(np.int8 if name in CODES else np.int64) for name, column in shaped.items()}
 
 
 def _codes(column: str, values: tuple[str, ...]) -> Ints:

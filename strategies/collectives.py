@@ -43,12 +43,17 @@ def all_max(x: Float[Array, ...], axes: str | Sequence[str]) -> Float[Array, ...
     return lax.pmax(x, axes) if axes else x
 
 
-def shift(x: Shaped[Array, ...], axis: str) -> Shaped[Array, ...]:
-    """Send ``x`` to the next rank of the ring, receive the previous rank's."""
+def shift(x: Shaped[Array, ...], axis: str, *, by: int = 1) -> Shaped[Array, ...]:
+    """Send ``x`` to the rank ``by`` places on (around the end), receive that of the rank as many before."""
     size = lax.axis_size(axis)
-    return lax.ppermute(x, axis, [(rank, (rank + 1) % size) for rank in range(size)]) if size > 1 else x
+    return lax.ppermute(x, axis, [(rank, (rank + by) % size) for rank in range(size)]) if by % size else x
 
 
 def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks ..."]:
-    """Send part i of the leading dim to rank i; what comes from rank i is part i."""
-    return lax.all_to_all(x, axis, split_axis=0, concat_axis=0, tiled=True) if lax.axis_size(axis) > 1 else x
+    """Send part i of the leading dim to the i-th of as many neighbours as it has parts; what comes from that one is part i."""
+    size, ranks = lax.axis_size(axis), x.shape[0]
+    if ranks == 1:
+        return x
+    groups = [list(range(first, first + ranks)) for first in range(0, size, ranks)]
+    whole = None if ranks == size else groups
+    return lax.all_to_all(x, axis, split_axis=0, concat_axis=0, tiled=True, axis_index_groups=whole)

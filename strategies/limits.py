@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lcplan.errors import BadInputError
+from lcplan.strategy import RING_SCHEMES
 from strategies.schemes.layout import ZIGZAG_SCHEMES
 from strategies.spec import StepSpec
 
@@ -17,7 +18,7 @@ def check(spec: StepSpec) -> None:
     BadInputError
         One line for each limit that the spec is against.
     """
-    problems = [*_mesh(spec), *_ulysses(spec), *_global_view(spec), *_features(spec)]
+    problems = [*_mesh(spec), *_exchange(spec), *_ring(spec), *_global_view(spec), *_features(spec)]
     if problems:
         raise BadInputError(problems)
 
@@ -37,10 +38,10 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     shards = mesh.fsdp * mesh.context * (mesh.tensor if spec.kv_replicated else 1)
     names = "fsdp x context x tensor" if spec.kv_replicated else "fsdp x context"
     yield from _divides((names, shards), ("d_model", model.d_model), hint="every matrix is split over it along D")
-    parts = mesh.context * (2 if spec.strategy.scheme in ZIGZAG_SCHEMES and mesh.context > 1 else 1)
-    yield from _divides(
-        ("half chunks" if parts > mesh.context else "context", parts), ("seq_len", workload.seq_len), hint="use a power of two"
-    )
+    yield from _divides(("context", mesh.context), ("seq_len", workload.seq_len), hint="use a power of two")
+    chunks = mesh.context // spec.strategy.ulysses
+    if spec.strategy.scheme in ZIGZAG_SCHEMES and chunks > 1:
+        yield from _divides(("half chunks", 2 * chunks), ("seq_len", workload.seq_len), hint="use a power of two")
     sequences = mesh.data * mesh.fsdp * spec.strategy.microbatches
     yield from _divides(
         ("data x fsdp x microbatches", sequences),
@@ -53,15 +54,38 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     )
 
 
-def _ulysses(spec: StepSpec) -> Iterator[str]:
-    """Heads are split over context too."""
-    model, mesh = spec.model, spec.strategy.mesh
-    if spec.strategy.scheme != "ulysses":
+def _exchange(spec: StepSpec) -> Iterator[str]:
+    """Heads are split over the ranks that exchange them too."""
+    model, mesh, strategy = spec.model, spec.strategy.mesh, spec.strategy
+    mixed = strategy.scheme == "ulysses-ring"
+    if mixed and mesh.context > 1 and (mesh.context % strategy.ulysses or not 1 < strategy.ulysses < mesh.context):
+        yield f"ulysses={strategy.ulysses} is no divisor of context={mesh.context} between 1 and it; ulysses-ring needs one"
         return
-    ranks = mesh.tensor * mesh.context
-    yield from _divides(("tensor x context", ranks), ("heads", model.heads), hint="ulysses splits heads over both")
+    if strategy.ulysses > 1 and not mixed:
+        yield f"ulysses={strategy.ulysses} with scheme {strategy.scheme}: only ulysses-ring exchanges heads in groups; use 1"
+    if not mixed and strategy.scheme != "ulysses":
+        return
+    ranks, names = (strategy.ulysses, "ulysses") if mixed else (mesh.context, "context")
+    ranks, names = ranks * mesh.tensor, f"tensor x {names}"
+    yield from _divides((names, ranks), ("heads", model.heads), hint=f"{strategy.scheme} splits heads over both")
     if model.kv_heads % ranks and ranks % model.kv_heads:
-        yield f"tensor x context={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
+        yield f"{names}={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
+
+
+def _ring(spec: StepSpec) -> Iterator[str]:
+    """Two directions need two heads."""
+    model, strategy = spec.model, spec.strategy
+    if strategy.bidirectional == "off" or strategy.mesh.context == 1:
+        return
+    if strategy.scheme not in RING_SCHEMES:
+        yield f"bidirectional=on with scheme {strategy.scheme}: only a ring has directions; use {', '.join(RING_SCHEMES)}"
+        return
+    heads = max(1, model.kv_heads // (strategy.mesh.tensor * strategy.ulysses))
+    if heads % 2:
+        yield (
+            f"bidirectional=on halves the key/value heads of a rank, and tensor={strategy.mesh.tensor}, "
+            f"ulysses={strategy.ulysses} leave it {heads}; use bidirectional=off, or fewer ranks that split heads"
+        )
 
 
 def _global_view(spec: StepSpec) -> Iterator[str]:

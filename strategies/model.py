@@ -177,7 +177,7 @@ class Decoder(nnx.Module):
     def _hidden(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
         """Through all layers, one at a time. The scan's carry is all that a layer leaves behind, but for what remat keeps."""
         spec = self.spec
-        positions = local_positions(spec.strategy.scheme, spec.local_seq_len)
+        positions = local_positions(spec.strategy, spec.local_seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions)
         graph, shards = nnx.split(self.layers)
 

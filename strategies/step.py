@@ -76,7 +76,7 @@ class TrainStep:
     def example_batch(self, key: Array) -> Batch:
         """Random tokens with their next tokens as targets, in the scheme's order."""
         workload, strategy = self.spec.workload, self.spec.strategy
-        order = token_order(strategy.scheme, seq_len=workload.seq_len, context=strategy.mesh.context)
+        order = token_order(strategy, seq_len=workload.seq_len)
         shape = workload.global_batch, workload.seq_len + 1
         tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
         batch = Batch(tokens[:, order], tokens[:, order + 1])

@@ -35,6 +35,8 @@ class RequestOptions(Frozen):
     moments_dtype: tuple[str, ...] | None = None
     sharding_mode: tuple[str, ...] | None = None
     scheduler: tuple[str, ...] | None = None
+    ulysses: tuple[int, ...] | None = None
+    bidirectional: tuple[str, ...] | None = None
     trainer: str | None = None
 
 
@@ -49,6 +51,8 @@ _KNOBS = (
     "moments_dtype",
     "sharding_mode",
     "scheduler",
+    "ulysses",
+    "bidirectional",
 )
 
 

@@ -9,7 +9,7 @@ import click
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import BACKENDS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype
+from lcplan.strategy import BACKENDS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype, Switch
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 
@@ -115,6 +115,13 @@ _KNOBS = [
     click.option("--gather-dtype", type=_DTYPES, help="Weights' dtype in FSDP gathers. [default: bf16]"),
     click.option("--reduce-dtype", type=_DTYPES, help="Gradients' dtype in FSDP reductions. [default: fp32]"),
     click.option("--moments-dtype", type=_DTYPES, help="AdamW moments. [default: fp32]"),
+    click.option("--ulysses", type=Counts(), help="Neighbours that exchange heads in ulysses-ring. [default: all that fit]"),
+    click.option(
+        "--bidirectional",
+        type=Several(get_args(Switch), "on,off"),
+        metavar="on,off",
+        help="Whether a ring's keys and values travel both ways. [default: off]",
+    ),
     click.option(
         "--sharding-mode",
         type=Several(SHARDING_MODES, "sharding mode"),

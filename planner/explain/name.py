@@ -12,9 +12,20 @@ from planner.filters import parse_mesh
 from planner.run_read import Run
 from planner.space import Knobs, mesh_options
 
-_SIZES = ("microbatches", "loss_chunk_tokens")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses")
 _WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES)}
-_KEYS = ("scheme", "remat", "backend", *_SIZES, "gather_dtype", "reduce_dtype", "moments_dtype", "sharding_mode", "scheduler")
+_KEYS = (
+    "scheme",
+    "remat",
+    "backend",
+    *_SIZES,
+    "gather_dtype",
+    "reduce_dtype",
+    "moments_dtype",
+    "bidirectional",
+    "sharding_mode",
+    "scheduler",
+)
 
 
 def named_strategy(text: str, run: Run) -> Strategy:

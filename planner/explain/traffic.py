@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import Term, assigned_backend, terms_of
+from cost_models.collectives import Term, assigned_backend, axis_label, terms_of
 from cost_models.layout import Layout
-from cost_models.network import Network, span_of
+from cost_models.network import Network, Span
 from cost_models.rates import rates_of
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.strategy import AXES
 from planner.candidate import Candidate
 
 COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_data")
@@ -68,13 +67,13 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
             Transfer(
                 part=part_of(term),
                 op=term.op,
-                axis="+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1),
+                axis=axis_label(strategy, term),
                 purpose=term.purpose,
                 backend=assigned_backend(strategy.backend, op=term.op, size_bytes=size),
                 calls=calls,
                 bytes=size,
                 transfer_s=calls * float(np.asarray(network.seconds(term))[0]),
-                link=_link(layout, term),
+                link=_link(layout, network.span(term)),
             )
         )
     return tuple(sorted(found, key=lambda transfer: -transfer.transfer_s))
@@ -92,9 +91,9 @@ def part_of(term: Term) -> str:
     return "comm_context" if term.axes == ("context",) else "comm_data"
 
 
-def _link(layout: Layout, term: Term) -> str:
+def _link(layout: Layout, span: Span) -> str:
     hardware = layout.setting.hardware
-    crosses = float(np.asarray(span_of(layout, term.axes).crosses)[0]) > 1
+    crosses = float(np.asarray(span.crosses)[0]) > 1
     return hardware.network_link.name if crosses and hardware.network_link is not None else hardware.domain_link.name
 
 

@@ -132,7 +132,7 @@ class MeshView:
         return tuple(name for i, name in enumerate(self.names) if len({place[i] for place in places}) > 1)
 
     def axis_of_groups(self, groups: Groups) -> str:
-        """The axes whose full product every group is; ``?`` where the groups are no such set.
+        """The axes whose full product every group is; ``context/4`` for groups of four neighbours on an axis; else ``?``.
 
         >>> MeshView(("data", "tensor"), (2, 2)).axis_of_groups(((0, 2), (1, 3)))
         'data'
@@ -150,8 +150,20 @@ def _axis_of_groups(mesh: MeshView, groups: Groups) -> str:
     width = prod(size for name, size in zip(mesh.names, mesh.sizes, strict=True) if name in moving)
     seen = {device for group in groups for device in group}
     whole = len(seen) == mesh.devices == sum(len(group) for group in groups)
-    fits = all(len(group) == width and mesh.moving(group) == moving for group in groups)
-    return mesh.label(moving) if whole and fits else "?"
+    alike = all(len(group) == len(groups[0]) and mesh.moving(group) == moving for group in groups)
+    if not (whole and alike):
+        return "?"
+    if len(groups[0]) == width:
+        return mesh.label(moving)
+    return f"{mesh.label(moving)}/{len(groups[0])}" if _neighbours(mesh, groups, moving) else "?"
+
+
+def _neighbours(mesh: MeshView, groups: Groups, moving: tuple[str, ...]) -> bool:
+    """Whether groups along one axis are equal runs of it."""
+    if len(moving) != 1:
+        return False
+    axis, size = mesh.names.index(moving[0]), len(groups[0])
+    return all(len({mesh._place(device)[axis] // size for device in group}) == 1 for group in groups)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.strategy import Strategy
+from lcplan.strategy import RING_SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule, code
 
 
@@ -23,15 +23,16 @@ def _say_sequence(setting: Setting, strategy: Strategy) -> str:
 
 
 def _zigzag(setting: Setting, table: StrategyTable) -> Mask:
-    zigzag = (table.scheme == code("scheme", "ring-zigzag")) & (table.context > 1)
-    return zigzag & (setting.workload.seq_len % (2 * table.context) != 0)
+    zigzag = np.isin(table.scheme, [code("scheme", name) for name in ("ring-zigzag", "ulysses-ring")]) & (table.context > 1)
+    return np.asarray(zigzag & (setting.workload.seq_len % (2 * np.maximum(table.context // table.ulysses, 1)) != 0))
 
 
 def _say_zigzag(setting: Setting, strategy: Strategy) -> str:
-    context, seq = strategy.mesh.context, setting.workload.seq_len
+    chunks, seq = 2 * (strategy.mesh.context // strategy.ulysses), setting.workload.seq_len
+    counted = "2 x context" if strategy.ulysses == 1 else "2 x context / ulysses"
     return (
-        f"ring-zigzag cuts the sequence into 2 x context = {2 * context} chunks, which does not divide seq_len={seq} tokens; "
-        f"use scheme=ring, or a multiple of {2 * context} tokens"
+        f"{strategy.scheme} cuts the sequence into {counted} = {chunks} chunks, which does not divide seq_len={seq} tokens; "
+        f"use scheme=ring, or a multiple of {chunks} tokens"
     )
 
 
@@ -54,8 +55,61 @@ def _say_ulysses(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _mixed(table: StrategyTable) -> Mask:
+    return np.asarray((table.scheme == code("scheme", "ulysses-ring")) & (table.context > 1))
+
+
+def _exchange(setting: Setting, table: StrategyTable) -> Mask:
+    size = table.ulysses
+    between = (size > 1) & (size < table.context) & (table.context % size == 0)
+    heads = np.maximum(setting.model.heads // table.tensor, 1)
+    kv_heads = np.maximum(setting.model.kv_heads // table.tensor, 1)
+    fits = (heads % size == 0) & ((kv_heads % size == 0) | (size % kv_heads == 0))
+    return np.asarray(np.where(_mixed(table), ~(between & fits), size != 1))
+
+
+def _say_exchange(setting: Setting, strategy: Strategy) -> str:
+    model, mesh, size = setting.model, strategy.mesh, strategy.ulysses
+    if strategy.scheme != "ulysses-ring" or mesh.context == 1:
+        where = f"scheme={strategy.scheme}" if mesh.context > 1 else "context=1"
+        return f"ulysses={size} with {where}: only ulysses-ring exchanges heads among a part of context; use ulysses=1"
+    heads, kv_heads = model.heads // mesh.tensor, max(model.kv_heads // mesh.tensor, 1)
+    ways = [
+        e
+        for e in range(2, mesh.context)
+        if mesh.context % e == 0 and heads % e == 0 and (kv_heads % e == 0 or e % kv_heads == 0)
+    ]
+    way = f"use {', '.join(map(str, ways))}" if ways else "use another scheme"
+    return (
+        f"ulysses={size} must divide context={mesh.context} into more than one group of more than one rank, divide the "
+        f"{heads} query heads of a tensor rank, and divide or be a multiple of its {kv_heads} key/value heads; {way}"
+    )
+
+
+def _bidirectional(setting: Setting, table: StrategyTable) -> Mask:
+    on = table.bidirectional == code("bidirectional", "on")
+    rings = np.isin(table.scheme, [code("scheme", name) for name in RING_SCHEMES]) & (table.context > 1)
+    heads = np.maximum(setting.model.kv_heads // (table.tensor * table.ulysses), 1)
+    return np.asarray(on & ~(rings & (heads % 2 == 0)))
+
+
+def _say_bidirectional(setting: Setting, strategy: Strategy) -> str:
+    mesh = strategy.mesh
+    if strategy.scheme not in RING_SCHEMES or mesh.context == 1:
+        where = f"scheme={strategy.scheme}" if mesh.context > 1 else "context=1"
+        return f"bidirectional=on with {where}: only a ring has two directions; use {', '.join(RING_SCHEMES)}"
+    heads = max(1, setting.model.kv_heads // (mesh.tensor * strategy.ulysses))
+    return (
+        f"bidirectional=on sends half of a rank's key/value heads each way, and of {setting.model.kv_heads} heads "
+        f"tensor={mesh.tensor}, ulysses={strategy.ulysses} leave it {heads}; use bidirectional=off, or fewer ranks that split "
+        "heads"
+    )
+
+
 ATTENTION_RULES: tuple[Rule, ...] = (
     Rule("sequence", "mesh", _sequence, _say_sequence),
     Rule("zigzag-chunks", "knob", _zigzag, _say_zigzag),
     Rule("ulysses-heads", "knob", _ulysses, _say_ulysses),
+    Rule("exchange", "knob", _exchange, _say_exchange),
+    Rule("bidirectional", "knob", _bidirectional, _say_bidirectional),
 )

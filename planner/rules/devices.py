@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.strategy import Strategy
+from lcplan.strategy import RING_SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule, code
 
 
@@ -69,7 +69,7 @@ def _say_partial_domain(setting: Setting, strategy: Strategy) -> str:
 
 def _idle_backend(setting: Setting, table: StrategyTable) -> Mask:
     one_sided = np.isin(table.backend, [code("backend", "nvshmem"), code("backend", "symmetric")])
-    rings = np.isin(table.scheme, [code("scheme", "ring"), code("scheme", "ring-zigzag")])
+    rings = np.isin(table.scheme, [code("scheme", name) for name in RING_SCHEMES])
     return one_sided & ~((table.context > 1) & rings)
 
 

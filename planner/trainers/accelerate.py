@@ -25,7 +25,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Accelerate has it."""
     return {
         "scheme": Knob(
-            as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses")),
+            as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses", "ulysses-ring")),
             "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
         ),
         "remat": Knob(

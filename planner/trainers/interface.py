@@ -132,6 +132,8 @@ class Trainer:
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
+    two_directions: bool = False
+    """Whether a ring may send half of the heads' keys and values each way."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     jax: str = ""

@@ -52,8 +52,9 @@ def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     """Each knob as MaxText has it on this hardware under this jax."""
     tpu = hardware.kind == "tpu"
     schemes = as_is(*SCHEMES) if tpu else as_is("ring", "ring-zigzag", "all-gather") | instead("ring-zigzag", of=("ulysses",))
+    schemes |= instead("ring-zigzag", of=("ulysses-ring",))
     return {
-        "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only"),
+        "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only, and lcplan writes no context_usp_ulysses axis"),
         "remat": Knob(as_is(*REMAT_POLICIES)),
         "backend": Knob(_backends(jax), f"jax {jax}, which MaxText runs on here, does not have this backend"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "weights are cast to dtype before they are gathered"),

@@ -25,8 +25,11 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Megatron has it."""
     return {
         "scheme": Knob(
-            as_is(*SCHEMES) | instead("ring-zigzag", of=("ring",)) | instead("ulysses", "ring-zigzag", of=("ulysses",)),
-            "Megatron's rings are always zigzag (2 x context chunks), and its all-to-all does not replicate key/value heads",
+            as_is(*SCHEMES)
+            | instead("ring-zigzag", of=("ring", "ulysses-ring"))
+            | instead("ulysses", "ring-zigzag", of=("ulysses",)),
+            "Megatron's rings are always zigzag (2 x context chunks), its all-to-all does not replicate key/value heads, "
+            "and a2a+p2p is not what ulysses-ring lays out",
         ),
         "remat": Knob(
             as_is("full", "minimal", "none") | instead("minimal", "full", of=besides("full", "minimal", "none")),

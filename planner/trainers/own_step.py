@@ -50,5 +50,6 @@ OWN_STEP = Trainer(
     model_problems=model_problems,
     extras=extras,
     any_axis_order=True,
+    two_directions=True,
     jax=JAX,
 )

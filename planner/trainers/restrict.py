@@ -49,6 +49,8 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))
+    if not trainer.two_directions:
+        found.append(_direction_rule(trainer))
     if not trainer.replicates:
         found.append(_replica_rule(trainer))
     return (*found, *trainer.rules)
@@ -75,6 +77,16 @@ def _order_rule(trainer: Trainer) -> Rule:
         return f"axis order {','.join(strategy.axis_order)}: {trainer.name} places data, fsdp, context, tensor from outside in"
 
     return Rule(f"{trainer.name}-axis-order", "knob", broken, say)
+
+
+def _direction_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.bidirectional != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"bidirectional={strategy.bidirectional}: {trainer.name} has no ring that goes both ways; use bidirectional=off"
+
+    return Rule(f"{trainer.name}-bidirectional", "knob", broken, say)
 
 
 def _replica_rule(trainer: Trainer) -> Rule:

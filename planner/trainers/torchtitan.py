@@ -23,7 +23,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as torchtitan has it."""
     return {
         "scheme": Knob(
-            as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses")),
+            as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses", "ulysses-ring")),
             "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
         ),
         "remat": Knob(

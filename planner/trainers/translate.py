@@ -54,13 +54,21 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
     for name in KNOB_NAMES:
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
-    for step in (_replicas, _loss, _axis_order):
+    for step in (_directions, _replicas, _loss, _axis_order):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
 
 
 Step = tuple[Job, list[Difference]]
+
+
+def _directions(trainer: Trainer, job: Job) -> Step:
+    if trainer.two_directions or job.strategy.bidirectional == "off":
+        return job, []
+    why = f"{trainer.title} has no ring that its files can send both ways"
+    difference = Difference(name="bidirectional", plan="on", trainer="off", why=why, field="bidirectional")
+    return job.with_strategy(bidirectional="off"), [difference]
 
 
 def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -> Step:
@@ -73,7 +81,8 @@ def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -
     runs = next(fitting, choices[-1])
     if runs == planned:
         return job, []
-    return job.with_strategy(**{name: runs}), [
+    exchange = {"ulysses": 1} if name == "scheme" else {}
+    return job.with_strategy(**{name: runs}, **exchange), [
         Difference(name=name.replace("_", "-"), plan=planned, trainer=runs, why=knob.why, field=name)
     ]
 

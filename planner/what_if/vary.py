@@ -10,7 +10,7 @@ from typing import Any, get_args
 from lcplan.errors import BadInputError
 from lcplan.hardware import Figure, HardwareSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import AXES, BACKENDS, SCHEMES, Dtype
+from lcplan.strategy import AXES, BACKENDS, SCHEMES, Dtype, Switch
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 from planner.filters import AxisFilter, Filters
@@ -235,8 +235,9 @@ _KNOBS: dict[str, tuple[str, ...]] = {
     "moments-dtype": _DTYPES,
     "gather-dtype": _DTYPES,
     "reduce-dtype": _DTYPES,
+    "bidirectional": get_args(Switch),
 }
-_COUNTS = ("microbatches", "loss-chunk-tokens")
+_COUNTS = ("microbatches", "loss-chunk-tokens", "ulysses")
 QUANTITIES: dict[str, Quantity] = {
     **{quantity.name: quantity for quantity in _PLAIN},
     **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES if axis != "expert"},

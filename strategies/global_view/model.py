@@ -52,7 +52,7 @@ class GlobalView:
 
     def _hidden(self, model: Decoder, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         spec = self.spec
-        positions_T = global_positions(spec.strategy.scheme, spec.workload.seq_len, context=spec.strategy.mesh.context)
+        positions_T = global_positions(spec.strategy, spec.workload.seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=self.style.place(positions_T, P(CONTEXT)))
         graph, stacked = nnx.split(model.layers)
 

@@ -8,17 +8,21 @@ from strategies.kernels import chunk_kernel
 from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
-from strategies.schemes.ulysses import ulysses_attention
+from strategies.schemes.route import Route
+from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention
 from strategies.spec import StepSpec
 
 
 def attend(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec) -> Float[Array, "B T N H"]:
     """Causal attention over the whole sequence, by the strategy's scheme. Inside ``shard_map``: all lengths are local."""
-    scheme, kernel = spec.strategy.scheme, chunk_kernel(spec.kernel)
-    match scheme:
+    strategy, kernel = spec.strategy, chunk_kernel(spec.kernel)
+    pattern = pattern_of(strategy.scheme, kernel, route=Route.of(strategy))
+    match strategy.scheme:
         case "ulysses":
-            return ulysses_attention(q, kv, kernel=kernel)
+            return ulysses_attention(q, kv, kernel=kernel, ranks=strategy.mesh.context)
+        case "ulysses-ring":
+            return ulysses_ring_attention(q, kv, pattern=pattern)
         case "all-gather":
-            return all_gather_attention(q, kv, pattern=pattern_of(scheme, kernel))
+            return all_gather_attention(q, kv, pattern=pattern)
         case "ring" | "ring-zigzag":
-            return ring_attention(q, kv, pattern=pattern_of(scheme, kernel))
+            return ring_attention(q, kv, pattern=pattern)

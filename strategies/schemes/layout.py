@@ -3,6 +3,8 @@
 * contiguous: rank r of c holds chunk r. A causal mask leaves ranks before r visible whole and those after r not at all.
 * zigzag: rank r holds half chunks r and 2c-1-r of 2c, in this order. To a rank before r, all its queries see the first half
   of the keys; to a rank after r, its second half of queries sees all keys: half of the full area either way, equal work.
+* groups of u neighbours that exchange heads: a group holds what a rank of a zigzag of c/u would, each of its ranks the
+  u-th part of that, in order, so that an exchange makes the group's two half chunks whole.
 """
 
 from __future__ import annotations
@@ -15,35 +17,38 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int
 
-from lcplan.strategy import Scheme
+from lcplan.strategy import Scheme, Strategy
 from strategies.mesh import CONTEXT
 
-ZIGZAG_SCHEMES: frozenset[Scheme] = frozenset({"ring-zigzag", "all-gather"})
+ZIGZAG_SCHEMES: frozenset[Scheme] = frozenset({"ring-zigzag", "all-gather", "ulysses-ring"})
 """The all-gather scheme takes zigzag too: it makes the same kernel calls, so it has the same balance."""
 
 
-def token_order(scheme: Scheme, *, seq_len: int, context: int) -> np.ndarray:
+def token_order(strategy: Strategy, *, seq_len: int) -> np.ndarray:
     """Token indices in the order in which ranks hold them: rank r has the r-th of ``context`` equal parts."""
-    if scheme not in ZIGZAG_SCHEMES or context == 1:
+    chunks = strategy.mesh.context // strategy.ulysses
+    if strategy.scheme not in ZIGZAG_SCHEMES or chunks == 1:
         return np.arange(seq_len)
-    halves = np.arange(seq_len).reshape(2 * context, -1)
-    return np.stack([halves[:context], halves[: context - 1 : -1]], axis=1).reshape(-1)
+    halves = np.arange(seq_len).reshape(2 * chunks, -1)
+    return np.stack([halves[:chunks], halves[: chunks - 1 : -1]], axis=1).reshape(-1)
 
 
-def local_positions(scheme: Scheme, length: int) -> Int[Array, " T"]:
+def local_positions(strategy: Strategy, length: int) -> Int[Array, " T"]:
     """Positions of this rank's ``length`` tokens. Inside ``shard_map``."""
-    return _positions(scheme, length, rank=lax.axis_index(CONTEXT), ranks=lax.axis_size(CONTEXT))
+    return _positions(strategy, length, rank=lax.axis_index(CONTEXT))
 
 
-def global_positions(scheme: Scheme, seq_len: int, *, context: int) -> Int[Array, " T"]:
+def global_positions(strategy: Strategy, seq_len: int) -> Int[Array, " T"]:
     """Positions of all tokens in the order in which ranks hold them: ``token_order``, computed where it is needed."""
-    chunk = partial(_positions, scheme, seq_len // context, ranks=context)
+    context = strategy.mesh.context
+    chunk = partial(_positions, strategy, seq_len // context)
     return jax.vmap(lambda rank: chunk(rank=rank))(jnp.arange(context)).reshape(-1)
 
 
-def _positions(scheme: Scheme, length: int, *, rank: Int[Array, ""], ranks: int) -> Int[Array, " T"]:
-    if scheme not in ZIGZAG_SCHEMES or ranks == 1:
+def _positions(strategy: Strategy, length: int, *, rank: Int[Array, ""]) -> Int[Array, " T"]:
+    group, member = rank // strategy.ulysses, rank % strategy.ulysses
+    chunks, half = strategy.mesh.context // strategy.ulysses, length * strategy.ulysses // 2
+    if strategy.scheme not in ZIGZAG_SCHEMES or chunks == 1:
         return rank * length + jnp.arange(length)
-    half = length // 2
-    run = jnp.arange(half)
-    return jnp.concatenate([rank * half + run, (2 * ranks - 1 - rank) * half + run])
+    place = member * length + jnp.arange(length)  # in the group's two half chunks
+    return jnp.where(place < half, group * half + place, (2 * chunks - 1 - group) * half + place - half)

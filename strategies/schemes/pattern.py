@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int
 
 from lcplan.strategy import Scheme
 from strategies.kernels.interface import Attended, ChunkKernel, Gradients
-from strategies.mesh import CONTEXT
 from strategies.schemes.layout import ZIGZAG_SCHEMES
+from strategies.schemes.route import Route
 
 Part = Literal["all", "first half", "second half"]
 
@@ -36,6 +36,7 @@ class Pattern:
     kernel: ChunkKernel
     before: View | None
     after: View | None
+    route: Route
 
     def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, owner: Int[Array, ""]) -> Attended:
         """Attention to the chunk of ``owner``: zeros and a log-sum-exp of minus infinity for queries that see nothing."""
@@ -75,14 +76,14 @@ class Pattern:
 
     def _choose(self, attend: Callable[[View | None], Any], owner: Int[Array, ""]) -> Any:
         """Only the call that this rank needs runs."""
-        return lax.cond(owner < lax.axis_index(CONTEXT), lambda: attend(self.before), lambda: attend(self.after))
+        return lax.cond(owner < self.route.place(), lambda: attend(self.before), lambda: attend(self.after))
 
 
-def pattern_of(scheme: Scheme, kernel: ChunkKernel) -> Pattern:
+def pattern_of(scheme: Scheme, kernel: ChunkKernel, *, route: Route) -> Pattern:
     """The pattern of a scheme's layout (``strategies.schemes.layout`` says why)."""
     if scheme in ZIGZAG_SCHEMES:
-        return Pattern(kernel, before=View("all", "first half"), after=View("second half", "all"))
-    return Pattern(kernel, before=View("all", "all"), after=None)
+        return Pattern(kernel, before=View("all", "first half"), after=View("second half", "all"), route=route)
+    return Pattern(kernel, before=View("all", "all"), after=None, route=route)
 
 
 def _span(part: Part, length: int) -> slice:

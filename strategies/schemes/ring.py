@@ -1,10 +1,11 @@
 """Ring attention: keys and values travel round the context axis while every rank attends to the chunk in hand.
 
 Rank r starts with its own chunk and has that of rank r-j after j hops. The next chunk's permute is issued before the kernel
-on this one, so that the compiler can run both at once; key and value are one buffer, one message a hop. The backward pass
-rotates them once more together with their gradients, which visit every rank, summed in fp32, and end where they belong. It
-saves only the output and the log-sum-exp; the first chunk that came is a residual that no remat policy names, so that it
-travels once for the recomputed attention and for its gradients together.
+on this one, so that the compiler can run both at once; key and value are one buffer, one message a hop. With two lanes each
+has half of the heads, and the second one's chunks come from the other side. The backward pass rotates chunks once more
+together with their gradients, which visit every rank, summed in fp32, and end where they belong. It saves only the output
+and the log-sum-exp; the first chunk that came is a residual that no remat policy names, so that it travels once for the
+recomputed attention and for its gradients together.
 
 Inside ``shard_map``: all lengths are local.
 """
@@ -19,12 +20,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.collectives import shift
 from strategies.kernels.interface import Attended, Gradients
-from strategies.mesh import CONTEXT
 from strategies.remat import name
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
+from strategies.schemes.route import Route
 from strategies.staging import staged_with
 from strategies.vjp import with_backward
 
@@ -37,53 +37,84 @@ class Chunk(NamedTuple):
     kv: Float[Array, "2 B T K H"]
     owner: Int[Array, ""]
 
-    def next(self) -> Chunk:
-        """What arrives when every rank passes on what it holds."""
-        return Chunk(shift(self.kv, CONTEXT), (self.owner - 1) % lax.axis_size(CONTEXT))
+
+Chunks = tuple[Chunk, ...]
+"""One for each lane."""
 
 
 def ring_attention(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> Float[Array, "B T N H"]:
     """Causal attention of the local queries to the whole sequence."""
-    return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv)
+    return with_backward(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))(q, kv)
 
 
-def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
-    own = Chunk(kv, staged_with(lax.axis_index(CONTEXT), q))
-    coming = own.next()
-    merged = Merged.of(pattern.kernel.forward(q, kv, mask="causal"))
+def ring_forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
+    """The output, and what ``ring_backward`` needs."""
+    route = pattern.route
+    place = staged_with(route.place(), q)
+    own = tuple(Chunk(part, place) for part in _lanes(kv, route, axis=3))
+    coming = _passed_on(own, route)
+    qs = _lanes(q, route, axis=2)
+    merged = tuple(Merged.of(pattern.kernel.forward(q, chunk.kv, mask="causal")) for q, chunk in zip(qs, own, strict=True))
 
-    def visit(chunk: Chunk, merged: Merged) -> Merged:
-        return merged.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner))
+    def visit(chunks: Chunks, merged: tuple[Merged, ...]) -> tuple[Merged, ...]:
+        lanes = zip(qs, chunks, merged, strict=True)
+        return tuple(so_far.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner)) for q, chunk, so_far in lanes)
 
-    merged = _round(visit, coming, total=merged)
-    o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
+    merged = _round(visit, coming, route=route, total=merged)
+    o, lse = _joined([lane.o for lane in merged], axis=2), _joined([lane.lse for lane in merged], axis=1)
+    o, lse = name(o.astype(q.dtype), "context"), name(lse, "lse")
     return o, (q, own, coming, Attended(o, lse))
 
 
-def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
+def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
+    """Gradients of queries, and of keys and values."""
     q, own, coming, attended = residuals
-    local = pattern.kernel.backward(q, own.kv, attended=attended, do=do, mask="causal")
-    total = Gradients(*(part.astype(jnp.float32) for part in local))
+    route = pattern.route
+    qs, dos, os = (_lanes(x, route, axis=2) for x in (q, do, attended.o))
+    seen = tuple(Attended(o, lse) for o, lse in zip(os, _lanes(attended.lse, route, axis=1), strict=True))
 
-    def visit(chunk: Chunk, total: Gradients) -> Gradients:
-        arrived = shift(total.dkv, CONTEXT)
-        part = pattern.backward(q, chunk.kv, attended=attended, do=do, owner=chunk.owner)
-        return Gradients(total.dq + part.dq, arrived + part.dkv)
+    def local(lane: int) -> Gradients:
+        parts = pattern.kernel.backward(qs[lane], own[lane].kv, attended=seen[lane], do=dos[lane], mask="causal")
+        return Gradients(*(part.astype(jnp.float32) for part in parts))
 
-    total = _round(visit, coming, total=total)
-    return total.dq.astype(q.dtype), shift(total.dkv.astype(q.dtype), CONTEXT)  # complete, on its way home
+    def visit(chunks: Chunks, totals: tuple[Gradients, ...]) -> tuple[Gradients, ...]:
+        arrived = [route.shift(total.dkv, way) for total, way in zip(totals, route.ways, strict=True)]
+        sums = []
+        for lane, (chunk, total) in enumerate(zip(chunks, totals, strict=True)):
+            part = pattern.backward(qs[lane], chunk.kv, attended=seen[lane], do=dos[lane], owner=chunk.owner)
+            sums.append(Gradients(total.dq + part.dq, arrived[lane] + part.dkv))
+        return tuple(sums)
+
+    totals = _round(visit, coming, route=route, total=tuple(map(local, range(len(own)))))
+    home = [route.shift(total.dkv.astype(q.dtype), way) for total, way in zip(totals, route.ways, strict=True)]  # complete
+    return _joined([total.dq.astype(q.dtype) for total in totals], axis=2), _joined(home, axis=3)
 
 
-def _round(visit: Callable[[Chunk, Total], Total], coming: Chunk, *, total: Total) -> Total:
+def _round(visit: Callable[[Chunks, Total], Total], coming: Chunks, *, route: Route, total: Total) -> Total:
     """Visit the chunks of all other ranks. The last one is not passed on."""
-    others = lax.axis_size(CONTEXT) - 1
+    others = route.ranks() - 1
 
-    def hop(_: Array, carry: tuple[Chunk, Total]) -> tuple[Chunk, Total]:
-        chunk, total = carry
-        coming = chunk.next()
-        return coming, visit(chunk, total)
+    def hop(_: Array, carry: tuple[Chunks, Total]) -> tuple[Chunks, Total]:
+        chunks, total = carry
+        coming = _passed_on(chunks, route)
+        return coming, visit(chunks, total)
 
     if others == 0:
         return total
     last, total = lax.fori_loop(1, others, hop, (coming, total))
     return visit(last, total)
+
+
+def _passed_on(chunks: Chunks, route: Route) -> Chunks:
+    """What arrives when every rank passes on what it holds."""
+    lanes = zip(chunks, route.ways, strict=True)
+    return tuple(Chunk(route.shift(chunk.kv, way), (chunk.owner - way) % route.ranks()) for chunk, way in lanes)
+
+
+def _lanes(x: Float[Array, ...], route: Route, *, axis: int) -> list[Array]:
+    """The heads of each lane."""
+    return jnp.split(x, len(route.ways), axis=axis) if len(route.ways) > 1 else [x]
+
+
+def _joined(lanes: list[Array], *, axis: int) -> Array:
+    return jnp.concatenate(lanes, axis=axis) if len(lanes) > 1 else lanes[0]

@@ -1,67 +1,95 @@
-"""Ulysses attention: all-to-all from a part of the sequence and all heads to all of the sequence and a part of the heads.
+"""Ulysses attention: all-to-all from a part of the sequence and all heads to more of the sequence and a part of the heads.
 
-Between the exchanges each rank runs one causal kernel over the whole sequence for its N / C heads. Where the context axis
-has more ranks than KV heads, each head is sent to the C / K ranks whose queries share it. What the exchanges give is a
-residual that no remat policy names: the backward pass exchanges queries, keys and values again.
+Neighbouring context ranks exchange: all of them in scheme ``ulysses``, where each then runs one causal kernel over the whole
+sequence for its N / C heads; groups of them in ``ulysses-ring``, where each group holds a chunk of the sequence, and a ring
+over the groups attends to the others. Where the ranks that exchange outnumber KV heads, each head is sent to all ranks whose
+queries share it. What the exchanges give is a residual that no remat policy names: the backward pass exchanges queries, keys
+and values again.
 
-Inside ``shard_map``: all lengths are local; C context ranks, S = C T.
+Inside ``shard_map``: all lengths are local; E ranks exchange, S = E T.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float
 
 from strategies.collectives import all_to_all
 from strategies.kernels.interface import Attended, ChunkKernel
 from strategies.mesh import CONTEXT
 from strategies.remat import name
+from strategies.schemes.pattern import Pattern
+from strategies.schemes.ring import ring_backward, ring_forward
 from strategies.vjp import with_backward
 
 
+@dataclass(frozen=True)
+class Inner:
+    """Attention between the exchanges: (q, kv) to output and residuals, and these with a cotangent to both gradients."""
+
+    forward: Callable[[Array, Array], tuple[Array, Any]]
+    backward: Callable[[Any, Array], tuple[Array, Array]]
+
+
 def ulysses_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel, ranks: int
 ) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries to the whole sequence."""
-    backward = partial(_backward, copies=_copies(kv.shape[3]), kernel=kernel)
-    return with_backward(partial(_forward, kernel=kernel), backward)(q, kv)
+    """Causal attention of the local queries to the whole sequence; all ``ranks`` of the context axis exchange."""
+    inner = Inner(partial(_whole_forward, kernel=kernel), partial(_whole_backward, kernel=kernel))
+    return _exchanged(q, kv, inner=inner, ranks=ranks)
 
 
-def _copies(heads: int) -> int:
-    """To how many ranks each KV head goes."""
-    return max(1, lax.axis_size(CONTEXT) // heads)
+def ulysses_ring_attention(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern
+) -> Float[Array, "B T N H"]:
+    """The same by exchanges among the neighbours of one group and a ring over the groups."""
+    inner = Inner(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))
+    return _exchanged(q, kv, inner=inner, ranks=pattern.route.stride)
 
 
-def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel) -> tuple[Array, Any]:
-    q_BSnH, kv_2BSkH = _to_heads(q), _to_heads(jnp.repeat(kv, _copies(kv.shape[3]), axis=3))
+def _exchanged(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, inner: Inner, ranks: int) -> Array:
+    copies = max(1, ranks // kv.shape[3])
+
+    def forward(q: Array, kv: Array) -> tuple[Array, Any]:
+        o_BSnH, residuals = inner.forward(_to_heads(q, ranks), _to_heads(jnp.repeat(kv, copies, axis=3), ranks))
+        return _to_sequence(o_BSnH, ranks), residuals
+
+    def backward(residuals: Any, do: Array) -> tuple[Array, Array]:
+        dq, dkv = inner.backward(residuals, _to_heads(do, ranks))
+        dkv = _to_sequence(dkv, ranks)
+        summed = dkv.reshape(*dkv.shape[:3], -1, copies, dkv.shape[4]).astype(jnp.float32).sum(axis=4)
+        return _to_sequence(dq, ranks), summed.astype(dkv.dtype)
+
+    return with_backward(forward, backward)(q, kv)
+
+
+def _whole_forward(
+    q_BSnH: Float[Array, "B S n H"], kv_2BSkH: Float[Array, "2 B S k H"], *, kernel: ChunkKernel
+) -> tuple[Array, Any]:
     o, lse = kernel.forward(q_BSnH, kv_2BSkH, mask="causal")
     attended = Attended(name(o, "context"), name(lse, "lse"))
-    return _to_sequence(attended.o), (q_BSnH, kv_2BSkH, attended)
+    return attended.o, (q_BSnH, kv_2BSkH, attended)
 
 
-def _backward(residuals: Any, do: Float[Array, "B T N H"], *, copies: int, kernel: ChunkKernel) -> tuple[Array, Array]:
+def _whole_backward(residuals: Any, do: Float[Array, "B S n H"], *, kernel: ChunkKernel) -> tuple[Array, Array]:
     q_BSnH, kv_2BSkH, attended = residuals
-    dq, dkv = kernel.backward(q_BSnH, kv_2BSkH, attended=attended, do=_to_heads(do), mask="causal")
-    dkv = _to_sequence(dkv)
-    dkv = dkv.reshape(*dkv.shape[:3], -1, copies, dkv.shape[4]).astype(jnp.float32).sum(axis=4)
-    return _to_sequence(dq), dkv.astype(kv_2BSkH.dtype)
+    return kernel.backward(q_BSnH, kv_2BSkH, attended=attended, do=do, mask="causal")
 
 
-def _to_heads(x: Float[Array, "... T N H"]) -> Float[Array, "... S n H"]:
+def _to_heads(x: Float[Array, "... T N H"], ranks: int) -> Float[Array, "... S n H"]:
     """Give away heads, get the other ranks' tokens of the heads that stay."""
-    ranks = lax.axis_size(CONTEXT)
     *outer, T, N, H = x.shape
     parts = jnp.moveaxis(x.reshape(*outer, T, ranks, N // ranks, H), -3, 0)
     return jnp.moveaxis(all_to_all(parts, CONTEXT), 0, -4).reshape(*outer, ranks * T, N // ranks, H)
 
 
-def _to_sequence(x: Float[Array, "... S n H"]) -> Float[Array, "... T N H"]:
+def _to_sequence(x: Float[Array, "... S n H"], ranks: int) -> Float[Array, "... T N H"]:
     """The inverse, and the transpose, of ``_to_heads``."""
-    ranks = lax.axis_size(CONTEXT)
     *outer, S, n, H = x.shape
     parts = jnp.moveaxis(x.reshape(*outer, ranks, S // ranks, n, H), -4, 0)
     return jnp.moveaxis(all_to_all(parts, CONTEXT), 0, -3).reshape(*outer, S // ranks, ranks * n, H)

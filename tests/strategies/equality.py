@@ -76,7 +76,7 @@ def computed(case: Case) -> tuple[float, dict[str, Any]]:
     """Loss and gradients of the step on its mesh."""
     step = _step(case)
     tokens, targets = random_tokens(case.model, case.global_batch, case.seq_len)
-    order = token_order(case.strategy.scheme, seq_len=case.seq_len, context=case.strategy.mesh.context)
+    order = token_order(case.strategy, seq_len=case.seq_len)
     abstract, batch = step.abstract_arguments()
     shardings = jax.tree.map(lambda shape: shape.sharding, (abstract.params, batch))
     params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(random_params(case.model)))

@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
+from cost_models.attention import causal_imbalance
 from lcplan.strategy import Mesh, Strategy
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.mesh import CONTEXT, build_mesh
@@ -16,9 +17,15 @@ from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.layout import local_positions, token_order
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
+from strategies.schemes.route import Route
+from strategies.schemes.ulysses import ulysses_ring_attention
 
-RANKS, LENGTH = 8, 4
+RANKS, LENGTH, HEADS = 8, 4, 4
 MESH = build_mesh(Strategy(mesh=Mesh(context=RANKS)), jax.devices()[:RANKS])
+
+
+def over_context(scheme, context=RANKS, **fields):
+    return Strategy(mesh=Mesh(context=context), scheme=scheme, **fields)
 
 
 class CountingKernel(BlockwiseKernel):
@@ -27,15 +34,16 @@ class CountingKernel(BlockwiseKernel):
     work: Counter = Counter()
 
     def forward(self, q, kv, *, mask):
-        area = q.shape[1] * kv.shape[2] / (2 if mask == "causal" else 1)
+        area = q.shape[1] * kv.shape[2] / (2 if mask == "causal" else 1) * q.shape[2] / HEADS
         jax.debug.callback(lambda rank: self.work.update({int(rank): area}), lax.axis_index(CONTEXT))
         return super().forward(q, kv, mask=mask)
 
 
-def work_by_rank(attention, scheme):
+def work_by_rank(attention, strategy):
+    """In score elements of all heads."""
     CountingKernel.work.clear()
-    q, kv = jnp.ones((1, RANKS * LENGTH, 1, 4)), jnp.ones((2, 1, RANKS * LENGTH, 1, 4))
-    pattern = pattern_of(scheme, CountingKernel())
+    q, kv = jnp.ones((1, RANKS * LENGTH, HEADS, 4)), jnp.ones((2, 1, RANKS * LENGTH, HEADS, 4))
+    pattern = pattern_of(strategy.scheme, CountingKernel(), route=Route.of(strategy))
     specs = P(None, CONTEXT), P(None, None, CONTEXT)
     attend = jax.shard_map(
         lambda q, kv: attention(q, kv, pattern=pattern), mesh=MESH, in_specs=specs, out_specs=specs[0], check_vma=False
@@ -45,26 +53,48 @@ def work_by_rank(attention, scheme):
     return [CountingKernel.work[rank] for rank in range(RANKS)]
 
 
-def test_contiguous_ring_waits_for_its_last_rank():
-    work = work_by_rank(ring_attention, "ring")
+@pytest.mark.parametrize("bidirectional", ["off", "on"])
+def test_contiguous_ring_waits_for_its_last_rank(bidirectional):
+    work = work_by_rank(ring_attention, over_context("ring", bidirectional=bidirectional))
     assert work == [LENGTH**2 * (rank + 1 / 2) for rank in range(RANKS)]
-    assert max(work) / np.mean(work) == (2 * RANKS - 1) / RANKS
+    assert max(work) / np.mean(work) == causal_imbalance(np.array(float(RANKS))) == (2 * RANKS - 1) / RANKS
 
 
-@pytest.mark.parametrize(("attention", "scheme"), [(ring_attention, "ring-zigzag"), (all_gather_attention, "all-gather")])
-def test_zigzag_works_equally(attention, scheme):
-    assert work_by_rank(attention, scheme) == [LENGTH**2 * RANKS / 2] * RANKS
+@pytest.mark.parametrize(
+    ("attention", "fields"),
+    [
+        (ring_attention, {"scheme": "ring-zigzag"}),
+        (ring_attention, {"scheme": "ring-zigzag", "bidirectional": "on"}),
+        (all_gather_attention, {"scheme": "all-gather"}),
+        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 2}),
+        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 2, "bidirectional": "on"}),
+        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 4}),
+    ],
+)
+def test_zigzag_works_equally(attention, fields):
+    assert work_by_rank(attention, over_context(**fields)) == [LENGTH**2 * RANKS / 2] * RANKS
 
 
 def test_zigzag_order_pairs_early_with_late():
-    assert token_order("ring-zigzag", seq_len=8, context=2).tolist() == [0, 1, 6, 7, 2, 3, 4, 5]
-    assert token_order("ring", seq_len=8, context=2).tolist() == list(range(8))
-    assert token_order("ring-zigzag", seq_len=8, context=1).tolist() == list(range(8))
+    assert token_order(over_context("ring-zigzag", context=2), seq_len=8).tolist() == [0, 1, 6, 7, 2, 3, 4, 5]
+    assert token_order(over_context("ring", context=2), seq_len=8).tolist() == list(range(8))
+    assert token_order(over_context("ring-zigzag", context=1), seq_len=8).tolist() == list(range(8))
 
 
-@pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "all-gather", "ulysses"])
-def test_positions_are_the_tokens_own(scheme):
+def test_groups_that_exchange_hold_what_a_zigzag_rank_would():
+    mixed, zigzag = over_context("ulysses-ring", context=4, ulysses=2), over_context("ring-zigzag", context=2)
+    assert token_order(mixed, seq_len=8).tolist() == token_order(zigzag, seq_len=8).tolist()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"scheme": scheme} for scheme in ("ring", "ring-zigzag", "all-gather", "ulysses")]
+    + [{"scheme": "ulysses-ring", "ulysses": size} for size in (2, 4)],
+    ids=str,
+)
+def test_positions_are_the_tokens_own(fields):
+    strategy = over_context(**fields)
     positions = jax.shard_map(
-        lambda: local_positions(scheme, LENGTH), mesh=MESH, in_specs=(), out_specs=P(CONTEXT), check_vma=False
+        lambda: local_positions(strategy, LENGTH), mesh=MESH, in_specs=(), out_specs=P(CONTEXT), check_vma=False
     )
-    assert np.array_equal(jax.jit(positions)(), token_order(scheme, seq_len=RANKS * LENGTH, context=RANKS))
+    assert np.array_equal(jax.jit(positions)(), token_order(strategy, seq_len=RANKS * LENGTH))

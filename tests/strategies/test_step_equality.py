@@ -1,11 +1,13 @@
 """Loss and every gradient equal the single-device reference, in fp32, for each scheme and mixture of axes."""
 
+from typing import Any
+
 import pytest
 from equality import Case, assert_equal, errors
 
 from lcplan.model import ModelSpec, Rope
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import SCHEMES, Mesh, Strategy
+from lcplan.strategy import AXES, RING_SCHEMES, SCHEMES, Mesh, Strategy
 
 PLAIN = ModelSpec(name="odd groups", layers=2, d_model=48, d_ff=40, heads=12, kv_heads=4, head_dim=8, vocab=96)
 RICH = ModelSpec(
@@ -27,17 +29,9 @@ RICH = ModelSpec(
 )
 
 
-def strategy(
-    scheme: str = "ring", remat: str = "full", microbatches: int = 1, loss_chunk_tokens: int = 16, **mesh: int
-) -> Strategy:
-    return Strategy(
-        mesh=Mesh(**mesh),
-        scheme=scheme,
-        remat=remat,
-        microbatches=microbatches,
-        loss_chunk_tokens=loss_chunk_tokens,
-        gather_dtype="fp32",
-    )
+def strategy(scheme: str = "ring", remat: str = "full", loss_chunk_tokens: int = 16, **fields: Any) -> Strategy:
+    mesh = Mesh(**{axis: fields.pop(axis) for axis in AXES if axis in fields})
+    return Strategy(mesh=mesh, scheme=scheme, remat=remat, loss_chunk_tokens=loss_chunk_tokens, gather_dtype="fp32", **fields)
 
 
 FAST = [
@@ -54,6 +48,11 @@ FAST = [
     (RICH, strategy("ring", context=2, tensor=2, remat="offload-dots")),
     (PLAIN, strategy("ring", context=2, fsdp=2, remat="dots")),
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
+    (PLAIN, strategy("ulysses-ring", ulysses=2, context=8)),
+    (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head
+    (PLAIN, strategy("ulysses-ring", ulysses=2, context=4, tensor=2, bidirectional="on", remat="save-attention")),
+    (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, bidirectional="on")),
+    (PLAIN, strategy("ring", context=4, tensor=2, bidirectional="on", remat="minimal")),
     (PLAIN, strategy("ring", data=2, fsdp=2, tensor=2, loss_chunk_tokens=10)),  # 10 does not divide: chunks of 8
 ]
 
@@ -69,9 +68,16 @@ def test_equals_reference(model, strategy):
 @pytest.mark.parametrize("remat", list(REMAT_POLICIES))
 @pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("fsdp", [1, 2])
+@pytest.mark.parametrize("bidirectional", ["off", "on"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_grid_equals_reference(scheme, fsdp, tensor, remat):
-    assert_equal(Case(PLAIN, strategy(scheme, remat, fsdp=fsdp, context=2, tensor=tensor)))
+def test_grid_equals_reference(scheme, bidirectional, fsdp, tensor, remat):
+    exchange = {"context": 4, "ulysses": 2} if scheme == "ulysses-ring" else {"context": 2}
+    mixed = strategy(scheme, remat, fsdp=fsdp, tensor=tensor, bidirectional=bidirectional, **exchange)
+    if mixed.devices > 8 or (bidirectional == "on" and scheme not in RING_SCHEMES):
+        pytest.skip("more than eight devices, or no ring")
+    if bidirectional == "on" and tensor * mixed.ulysses == 4:
+        pytest.skip("one KV head a rank")
+    assert_equal(Case(PLAIN, mixed))
 
 
 def test_axis_order_does_not_change_the_result():
@@ -79,7 +85,11 @@ def test_axis_order_does_not_change_the_result():
     assert_equal(Case(PLAIN, strategy("ring-zigzag", context=2, fsdp=2, tensor=2).model_copy(update={"axis_order": order})))
 
 
-BF16 = [strategy("ring-zigzag", context=4, tensor=2), strategy("ulysses", context=4, fsdp=2, remat="none")]
+BF16 = [
+    strategy("ring-zigzag", context=4, tensor=2),
+    strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on"),
+    strategy("ulysses", context=4, fsdp=2, remat="none"),
+]
 
 
 @pytest.mark.parametrize("mixed", BF16, ids=lambda value: value.label)

@@ -10,8 +10,8 @@ from planner.report.charts.chart import PALETTE, Chart, Figures
 from planner.report.cloud import Dot
 from planner.run_read import Run
 
-SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "no context axis")
-SHAPES = ("circle", "square", "diamond", "triangle-up", "cross")
+SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", "no context axis")
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 KINDS = ("priced", "candidate", "winner")
 HEIGHT_PIXELS = 380
 FILTERS = ("scheme", "remat", "fitting")

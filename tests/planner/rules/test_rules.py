@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from cost_models.table import StrategyTable
-from lcplan.strategy import Mesh, Strategy
+from lcplan.strategy import AXES, Mesh, Strategy
 from planner.analyse import analyse, setting_of
 from planner.filters import Filters
 from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
 from planner.screen import broken_rules, screen
 
 
-def _strategy(scheme="ring", backend="nccl", microbatches=1, loss_chunk_tokens=1024, remat="full", **axes):
-    knobs = {"scheme": scheme, "backend": backend, "remat": remat}
-    return Strategy(mesh=Mesh(**axes), microbatches=microbatches, loss_chunk_tokens=loss_chunk_tokens, **knobs)
+def _strategy(scheme="ring", loss_chunk_tokens=1024, **fields):
+    mesh = Mesh(**{axis: fields.pop(axis) for axis in AXES if axis in fields})
+    return Strategy(mesh=mesh, scheme=scheme, loss_chunk_tokens=loss_chunk_tokens, **fields)
 
 
 CASES = [
@@ -60,6 +60,48 @@ CASES = [
         {"context": 8, "scheme": "ring-zigzag"},
         "2 x context = 16 chunks",
         {"context": 4, "scheme": "ring-zigzag"},
+    ),
+    (
+        "zigzag-chunks",
+        {"seq": 1000},
+        {"context": 8, "scheme": "ulysses-ring", "ulysses": 1},
+        "ulysses-ring cuts the sequence into 2 x context = 16 chunks",
+        {"context": 8, "scheme": "ulysses-ring", "ulysses": 2},
+    ),
+    (
+        "exchange",
+        {},
+        {"context": 8, "scheme": "ulysses-ring", "ulysses": 8},
+        "ulysses=8 must divide context=8 into more than one group of more than one rank",
+        {"context": 16, "scheme": "ulysses-ring", "ulysses": 8},
+    ),
+    (
+        "exchange",
+        {"model": "qwen2.5-7b"},
+        {"context": 16, "scheme": "ulysses-ring", "ulysses": 8},
+        "divide the 28 query heads of a tensor rank, and divide or be a multiple of its 4 key/value heads; use 2, 4",
+        {"context": 16, "scheme": "ulysses-ring", "ulysses": 4},
+    ),
+    (
+        "exchange",
+        {},
+        {"context": 8, "scheme": "ring", "ulysses": 2},
+        "ulysses=2 with scheme=ring: only ulysses-ring exchanges heads among a part of context; use ulysses=1",
+        {"context": 8, "scheme": "ring"},
+    ),
+    (
+        "bidirectional",
+        {},
+        {"context": 4, "tensor": 8, "bidirectional": "on"},
+        "of 8 heads tensor=8, ulysses=1 leave it 1; use bidirectional=off",
+        {"context": 4, "tensor": 4, "bidirectional": "on"},
+    ),
+    (
+        "bidirectional",
+        {},
+        {"context": 4, "scheme": "all-gather", "bidirectional": "on"},
+        "bidirectional=on with scheme=all-gather: only a ring has two directions",
+        {"context": 4, "scheme": "ring-zigzag", "bidirectional": "on"},
     ),
     (
         "ulysses-heads",
