@@ -114,6 +114,14 @@ class Strategy(Frozen):
         return self.mesh.fsdp * self.mesh.context * self.mesh.tensor
 
     @property
+    def scheme_label(self) -> str:
+        """The scheme as a table's cell: ``ulysses-ring/4``, ``ring 2-way``; ``-`` without a context axis."""
+        if self.mesh.context == 1:
+            return "-"
+        exchange = f"/{self.ulysses}" if self.ulysses > 1 else ""
+        return f"{self.scheme}{exchange}{' 2-way' if self.bidirectional == 'on' else ''}"
+
+    @property
     def label(self) -> str:
         """One line that names the strategy in tables and messages."""
         scheme = f" {self.scheme}" if self.mesh.context > 1 else ""

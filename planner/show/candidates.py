@@ -38,7 +38,7 @@ def _cells(candidate: Candidate, number: int) -> list[str]:
     return [
         str(number),
         mesh_label(candidate),
-        strategy.scheme if strategy.mesh.context > 1 else "-",
+        strategy.scheme_label,
         strategy.remat,
         strategy.backend,
         str(strategy.microbatches),
