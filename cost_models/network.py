@@ -284,13 +284,8 @@ class Network:
         return self._spans[group]
 
     def seconds(self, term: Term) -> Floats:
-        """Time of one call of ``term`` [s], in rows without calls too: what one would take.
-
-        Permutes of two lanes are under way at the same time, in both directions: on a torus each has links of its own; from
-        a switch's port both leave together, at half of its bandwidth.
-        """
+        """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
         key = (term.op, (term.axes, term.part))
         if key not in self._costs:
             self._costs[key] = call_cost(term.op, self.span(term), hardware=self.layout.setting.hardware, rates=self.rates)
-        together = term.op == "collective-permute" and self.layout.setting.hardware.torus is None
-        return self._costs[key].seconds(term.bytes * self.layout.lanes if together else term.bytes)
+        return self._costs[key].seconds(term.bytes)

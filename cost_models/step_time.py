@@ -126,11 +126,17 @@ class StepTime(StepWork):
                 permute = term.op == "collective-permute"
                 beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
                 total = total + calls * exposed_hop_seconds(beside + np.zeros_like(hop), hop)
+            if term.op == "collective-permute":
+                total = total + self._unhidden(term, hop)
         return total
 
     def _steps(self, term: Term) -> Floats:
         """Ring steps that have a call of ``term`` beside them: two lanes make theirs at once."""
         return term.calls / self.layout.lanes
+
+    def _unhidden(self, term: Term, hop: Floats) -> Floats | float:
+        """The second lane's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
+        return 0.0 if self.layout.setting.hardware.torus is not None else (term.calls - self._steps(term)) * hop
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self.passes * self.forward_attention.later

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from jax.experimental import topologies
+from schedule import ring_loops
 
 from lcplan import catalog
 from lcplan.strategy import Strategy
@@ -25,6 +26,7 @@ from strategies.step import build_step
 REQUEST: dict[str, Any] = {
     "hardware": "gb200-nvl72",
     "model": "llama3-8b",
+    "layers": None,
     "seq_len": 262144,
     "global_batch": 1,
     "strategy": {},
@@ -41,7 +43,9 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     else:
         described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
     workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
-    spec = StepSpec(catalog.model(request["model"]), workload, strategy, default_kernel(hardware.kind))
+    model = catalog.model(request["model"])
+    model = model.model_copy(update={"layers": request["layers"] or model.layers})
+    spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
     step = build_step(spec, build_mesh(strategy, described.devices))
     compiled = step.jitted.lower(*step.abstract_arguments()).compile()
     memory, text = compiled.memory_analysis(), compiled.as_text()
@@ -52,6 +56,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         "alias_bytes": memory.alias_size_in_bytes,
         "temp_bytes": memory.temp_size_in_bytes,
         "kernels": facts.kernels,
+        "ring_loops": ring_loops(text),
         "collectives": [(use.op, use.axis, use.bytes, use.calls) for use in facts.collectives],
     }
 

@@ -50,7 +50,7 @@ FAST = [
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8)),
     (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head
-    (PLAIN, strategy("ulysses-ring", ulysses=2, context=4, tensor=2, bidirectional="on", remat="save-attention")),
+    (PLAIN, strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on", remat="save-attention")),
     (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, bidirectional="on")),
     (PLAIN, strategy("ring", context=4, tensor=2, bidirectional="on", remat="minimal")),
     (PLAIN, strategy("ring", data=2, fsdp=2, tensor=2, loss_chunk_tokens=10)),  # 10 does not divide: chunks of 8

@@ -1,6 +1,7 @@
 """The full-size step compiles for accelerators that are not there; what the target's compiler says of it."""
 
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -70,3 +71,49 @@ def test_llama3_8b_at_256k_on_v5p():
     assert got["kernels"] == ["splash"]
     assert got["temp_bytes"] < 9 * GIB
     assert any(op == "collective-permute" for op, *_ in got["collectives"])
+
+
+GPU_RINGS = [
+    {"mesh": {"context": 8}, "scheme": "ring-zigzag"},
+    {"mesh": {"context": 8}, "scheme": "ulysses-ring", "ulysses": 2},
+]
+TPU_RINGS = [{"mesh": {"context": 4}, "scheme": "ring-zigzag", "bidirectional": way} for way in ("off", "on")]
+
+
+def assert_messages_travel_beside_kernels(loops):
+    """Forward, forward again and backward: whatever starts is done after a kernel that was issued in between."""
+    assert len(loops) >= 3
+    for order in loops:
+        assert order[0] == "start", order
+        for word, following in itertools.pairwise(order):
+            assert (word, following) != ("start", "done"), order
+
+
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@pytest.mark.parametrize("strategy", GPU_RINGS, ids=str)
+def test_hops_of_a_gb200_run_beside_kernels(strategy):
+    loops = compiled(strategy=strategy, model="llama3.2-1b", layers=2, seq_len=16384)["ring_loops"]
+    assert_messages_travel_beside_kernels(loops)
+
+
+@pytest.mark.tpu_target
+@needs("libtpu")
+@pytest.mark.parametrize("strategy", TPU_RINGS, ids=str)
+def test_hops_of_a_v5p_run_beside_kernels(strategy):
+    strategy = {**strategy, "backend": "ici"}
+    loops = compiled(strategy=strategy, hardware="tpu-v5p-8", model="llama3-8b", layers=2, seq_len=16384)["ring_loops"]
+    assert_messages_travel_beside_kernels(loops)
+    lanes = 2 if strategy["bidirectional"] == "on" else 1
+    assert min(order.count("start") for order in loops) == lanes
+
+
+@pytest.mark.slow
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+def test_a_gb200_sends_one_of_two_lanes_beside_kernels():
+    """XLA has one permute under way at a time on GPU, which is why the law hides one lane of two there."""
+    strategy = {"mesh": {"context": 8}, "scheme": "ring-zigzag", "bidirectional": "on"}
+    loops = compiled(strategy=strategy, model="llama3.2-1b", layers=2, seq_len=16384)["ring_loops"]
+    for order in loops:
+        assert ("start", "start") not in itertools.pairwise(order)
