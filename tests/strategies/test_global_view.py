@@ -26,6 +26,7 @@ FAST = [
     (RICH, in_mode("auto", "all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (RICH, in_mode("explicit", "ring-zigzag", "save-qkv", context=2, tensor=4)),  # two tensor ranks share a KV head
     (PLAIN, in_mode("explicit", "ulysses", "none", context=4, fsdp=2)),
+    (PLAIN, in_mode("auto", "ulysses-ring", context=4, fsdp=2, ulysses=2, bidirectional="on")),
 ]
 
 
@@ -40,7 +41,10 @@ def test_equals_reference(model, strategy):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("model", [PLAIN, RICH], ids=lambda model: model.name)
 def test_grid_equals_reference(model, scheme, mesh, mode):
-    assert_equal(Case(model, in_mode(mode, scheme, "save-attention", **mesh)))
+    mixed = {"ulysses": 2} if scheme == "ulysses-ring" and mesh.get("context", 1) > 1 else {}
+    if mixed and mesh["context"] == 2:
+        pytest.skip("two ranks that exchange leave no ring")
+    assert_equal(Case(model, in_mode(mode, scheme, "save-attention", **mesh, **mixed)))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
