@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lcplan.measurement import Compiled
+from planner.analyse import setting_of
 from planner.candidate import Candidate
+from planner.learnt import learn_from_compile
 from planner.measure.compile import ResultStore, compile_jobs, time_jobs
 from planner.measure.job import CompileJob
 from planner.measure.pool import PoolLimits
@@ -29,7 +31,8 @@ class Bench:
         results = compile_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
         for job, compiled in results:
             candidate = by_strategy[job.strategy]
-            yield candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
+            checked = candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
+            yield learn_from_compile(setting_of(self.request), checked)
 
     def time(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Each candidate with its timing, as they finish; stored ones first."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from lcplan.measurement import RUNGS, Compiled, Rung, Timed
 from lcplan.strategy import Strategy
+from planner.learnt import Learnt
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Candidate:
     estimate: dict[str, Any]
     compiled: Compiled | None = None
     timed: Timed | None = None
+    learnt: Learnt | None = None
+    """What this and other candidates' compiles and timings teach of its time."""
 
     @property
     def usable(self) -> bool:
@@ -46,7 +49,8 @@ class Candidate:
 
     @property
     def best(self) -> Best:
-        """The best that is known. Compiled memory replaces modelled memory, timed seconds replace modelled seconds."""
+        """The best that is known. Compiled memory replaces modelled memory, timed seconds replace modelled seconds, which what
+        was learnt rescales until then."""
         rung: Rung = "modelled"
         step_s, memory = self.estimate["step_s"], self.estimate["memory_bytes"]["total"]
         fits = bool(self.estimate["fits"])
@@ -54,6 +58,8 @@ class Candidate:
             rung, memory, fits = self.compiled.rung, self.compiled.total_bytes, bool(self.compiled.fits)
         if self.timed is not None and self.timed.step_s is not None:
             rung, step_s = max(rung, self.timed.rung, key=RUNGS.index), self.timed.step_s
+        elif self.learnt is not None:
+            step_s = self.learnt.step_s(self.estimate)
         tokens = self.estimate["tokens_per_s"] * self.estimate["step_s"]
         return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable)
 
@@ -76,6 +82,7 @@ class Candidate:
             "estimate": self.estimate,
             "compiled": self.compiled.model_dump(mode="json") if self.compiled else None,
             "timed": self.timed.model_dump(mode="json") if self.timed else None,
+            "learnt": self.learnt.to_json() if self.learnt else None,
             "best": self.best.to_json(),
         }
 

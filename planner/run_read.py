@@ -13,6 +13,7 @@ from lcplan.strategy import Strategy
 from lcplan.textfile import read_json
 from planner.candidate import Candidate
 from planner.filters import Filters
+from planner.learnt import Learnt
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, SpaceCounts
 
@@ -114,4 +115,5 @@ def candidate_from_json(entry: dict[str, Any]) -> Candidate:
         estimate=dict(entry["estimate"]),
         compiled=Compiled.model_validate(entry["compiled"]) if entry.get("compiled") else None,
         timed=Timed.model_validate(entry["timed"]) if entry.get("timed") else None,
+        learnt=Learnt(**entry["learnt"]) if entry.get("learnt") else None,
     )

@@ -10,6 +10,7 @@ from typing import Protocol
 from planner.analyse import Analysis, analyse
 from planner.bench import Bench
 from planner.candidate import Candidate, rank
+from planner.learnt import learn_from_timings
 from planner.nearest import changes_that_fit
 from planner.offer import offer
 from planner.request import SearchRequest, Stage
@@ -84,7 +85,7 @@ def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[
         watcher.finished(candidate)
         timed.append(candidate)
     done = {candidate.strategy for candidate in timed}
-    return timed + [candidate for candidate in candidates if candidate.strategy not in done]
+    return learn_from_timings([*timed, *(candidate for candidate in candidates if candidate.strategy not in done)])
 
 
 def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:

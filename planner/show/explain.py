@@ -68,6 +68,19 @@ def _where(found: Explanation) -> Iterator[RenderableType]:
     yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
     yield Text("Where the seconds go (modelled)", style="bold")
     yield Padding(breakdown(dict(estimate["time_s"]), "seconds"), (0, 0, 0, 2))
+    yield from _learnt(found)
+
+
+def _learnt(found: Explanation) -> Iterator[RenderableType]:
+    """What evidence makes of the modelled seconds, where there is any."""
+    learnt = found.candidate.learnt
+    if learnt is None:
+        return
+    yield Text(f"Learnt: communication as compiled x{learnt.communication_as_compiled:.3f}", style="bold")
+    if learnt.timings:
+        scales = f"computation x{learnt.computation_scale:.3f}, communication x{learnt.communication_scale:.3f}"
+        yield Text(f"  by timings of {learnt.timings} candidates: {scales}")
+    yield Text(f"  the modelled step becomes {format_seconds(learnt.step_s(found.candidate.estimate))}")
 
 
 def _communication(found: Explanation) -> Iterator[RenderableType]:
