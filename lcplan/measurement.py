@@ -48,12 +48,23 @@ class Compiled(Frozen):
 
 
 class Timed(Frozen):
-    """Timing of a strategy's step, or of one rank's slice of it."""
+    """Timing of a strategy's step, or of one rank's slice of it: the median of ``samples``, and how it came about.
+
+    ``peak_bytes`` is the fullest device's allocator peak, to be read beside ``compiled.total_bytes``; None where the backend
+    keeps no count (a host's does not).
+    """
 
     rung: Literal["timed:slice", "timed:full"]
     device: str
     jax: str
     finished_at: str
     step_s: float | None = None
+    warmup: tuple[float, ...] = ()
+    """Seconds of the steps before the samples; the first of them compiles."""
     samples: tuple[float, ...] = ()
+    spread_ratio: float | None = None
+    """(largest - smallest) / median of the samples."""
+    loss: float | None = None
+    """Of the last step; a finite number unless ``error`` says otherwise."""
+    peak_bytes: int | None = None
     error: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from lcplan.measurement import Compiled
@@ -34,7 +34,7 @@ class Bench:
             checked = candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
             yield learn_from_compile(setting_of(self.request), checked)
 
-    def time(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    def time(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
         """Each candidate with its timing, as they finish; stored ones first."""
         by_strategy = {candidate.strategy: candidate for candidate in candidates}
         results = time_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)

@@ -96,11 +96,21 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 
 
 def rank(candidates: list[Candidate], objective: str) -> list[Candidate]:
-    """Best first: those that fit by objective, then those that do not, failed compiles last."""
+    """Best first: those that fit by objective, then those that do not, failed compiles last.
 
-    def key(candidate: Candidate) -> tuple[bool, bool, float, int, int]:
+    Timed candidates stand before those that are not: a clock's seconds and a law's are no fair race.
+    """
+
+    def key(candidate: Candidate) -> tuple[bool, bool, bool, float, int, int]:
         best = candidate.best
         value = objective_value(candidate, objective)
-        return (not candidate.usable, not best.fits, -value, candidate.strategy.devices, best.memory_bytes)
+        return (
+            not candidate.usable,
+            not best.fits,
+            candidate.timed is None,
+            -value,
+            candidate.strategy.devices,
+            best.memory_bytes,
+        )
 
     return sorted(candidates, key=key)

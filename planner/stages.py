@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
@@ -19,6 +21,10 @@ from planner.what_if.ask import Ask
 
 ATTEMPTS_PER_SURVIVOR = 3
 """Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
+TIMED_SHARE = 2
+"""One in so many survivors is timed, the best first: successive halving, a timing costs a compile and several steps."""
+TIMING_S = 60.0
+"""No further timing begins after this long; the best candidate is timed in any case."""
 
 
 class Watcher(Protocol):
@@ -51,7 +57,8 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
         candidates = list(_compiled(analysis.survivors(), effort.survivors, bench, watcher))
         if effort.stage == "timed":
             candidates = _timed(candidates, bench, watcher)
-    result = _result(request, analysis, rank(candidates, request.objective), (*request.warnings, *offered.notes))
+    notes = (*request.warnings, *offered.notes, *_timed_note(candidates))
+    result = _result(request, analysis, rank(candidates, request.objective), notes)
     if result.winner is None:
         result = replace(result, changes=tuple(changes_that_fit(_ask(request, offered.backends))))
     return result
@@ -77,15 +84,30 @@ def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Wa
 
 
 def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[Candidate]:
-    """Time what fits, best first; the rest stays as it is."""
+    """Time the better half of what fits, best first, one that fails replaced by the next; the rest stays as it is."""
     fitting = [candidate for candidate in rank(candidates, bench.request.objective) if candidate.best.fits]
-    watcher.stage("timed", len(fitting))
-    timed = []
-    for candidate in bench.time(fitting):
-        watcher.finished(candidate)
-        timed.append(candidate)
+    wanted = -(-len(fitting) // TIMED_SHARE)
+    watcher.stage("timed", wanted)
+    timed: list[Candidate] = []
+    begun = time.monotonic()
+    with closing(bench.time(fitting)) as timings:
+        for candidate in timings:
+            watcher.finished(candidate)
+            timed.append(candidate)
+            good = sum(candidate.usable for candidate in timed)
+            if good >= wanted or (good and time.monotonic() - begun > TIMING_S):
+                break
     done = {candidate.strategy for candidate in timed}
     return learn_from_timings([*timed, *(candidate for candidate in candidates if candidate.strategy not in done)])
+
+
+def _timed_note(candidates: list[Candidate]) -> tuple[str, ...]:
+    """How many of those that fit were timed, where it is not all of them."""
+    fitting = [candidate for candidate in candidates if candidate.best.fits]
+    timed = sum(candidate.timed is not None for candidate in fitting)
+    if timed in (0, len(fitting)):
+        return ()
+    return (f"{timed} of {len(fitting)} survivors were timed, the best by estimate first; the others stand behind them",)
 
 
 def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -79,7 +80,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point of the console script: run a command and exit with its code."""
+    """Entry point of the console script: run a command and exit with its code. A scheduler's SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ def compile_jobs(
 
 def time_jobs(
     jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
-) -> Iterator[tuple[CompileJob, Timed]]:
+) -> Generator[tuple[CompileJob, Timed]]:
     """Time each job's whole step on the devices at hand, one job at a time: jobs that share devices would time each other.
 
     Raises
@@ -119,7 +119,7 @@ def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> str:
 
 def _run(
     work: Sequence[_Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None
-) -> Iterator[tuple[CompileJob, Result]]:
+) -> Generator[tuple[CompileJob, Result]]:
     waiting: dict[str, list[_Work]] = {}
     for one in work:
         kept = _kept(one, kind, store=store)

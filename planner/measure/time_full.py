@@ -5,47 +5,86 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-WARMUP_STEPS = 1
-"""The first step compiles. What the second still fills (caches, pools) cannot move the median of three."""
-MIN_SAMPLES = 3
-MAX_SAMPLES = 20
-ENOUGH_S = 5.0
-"""Sampling stops after this many seconds, once there are ``MIN_SAMPLES``."""
+
+@dataclass(frozen=True)
+class Sampling:
+    """When a series of whole steps is long enough.
+
+    Steps that repeat within ``spread_ratio`` say all there is to say after ``least``; ``enough_s`` ends a series that does not
+    settle, and ``most_s`` one whose steps are so long that even ``least`` of them would hold up everybody else.
+    """
+
+    warmup: int = 1
+    """The first step fills caches and pools; what the second still fills cannot move the median of three."""
+    least: int = 3
+    most: int = 20
+    spread_ratio: float = 0.01
+    enough_s: float = 5.0
+    most_s: float = 20.0
+
+    def done(self, samples: Sequence[float]) -> bool:
+        """Whether ``samples`` [s] are enough."""
+        if len(samples) >= self.most:
+            return True
+        if len(samples) < self.least:
+            return len(samples) > 1 and sum(samples) > self.most_s
+        return sum(samples) > self.enough_s or spread(samples) <= self.spread_ratio
 
 
-def time_step(step: Any) -> dict[str, Any]:
+SAMPLING = Sampling()
+
+
+def spread(samples: Sequence[float]) -> float:
+    """(largest - smallest) / median of ``samples`` [s]; a ratio."""
+    return (max(samples) - min(samples)) / statistics.median(samples)
+
+
+def time_step(step: Any, sampling: Sampling = SAMPLING) -> dict[str, Any]:
     """Warm up, then sample whole steps, each waited for; the median counts.
 
     Returns
     -------
     dict
-        ``device``, ``step_s`` [s], ``samples`` [s]; ``error`` where the loss is not finite.
+        ``device``, ``step_s`` [s], ``warmup`` and ``samples`` [s], ``spread_ratio``, ``loss``, ``peak_bytes`` of the
+        fullest device's allocator (None where the backend keeps no count, as a host's does not); ``error`` where the loss is not finite.
     """
     import jax
 
     state, batch = step.init(jax.random.key(0)), step.example_batch(jax.random.key(1))
     jax.block_until_ready((state, batch))
+    warmup: list[float] = []
     samples: list[float] = []
     metrics: Any = None
-    begun = time.perf_counter()
-    for number in range(WARMUP_STEPS + MAX_SAMPLES):
+    while not samples or not sampling.done(samples):
         start = time.perf_counter()
         state, metrics = step.jitted(state, batch)
         jax.block_until_ready((state, metrics))
-        end = time.perf_counter()
-        if number < WARMUP_STEPS:
-            begun = end
-            continue
-        samples.append(end - start)
-        if len(samples) >= MIN_SAMPLES and end - begun > ENOUGH_S:
-            break
+        seconds = time.perf_counter() - start
+        (warmup if len(warmup) < sampling.warmup else samples).append(seconds)
     loss = float(metrics.loss)
-    facts: dict[str, Any] = {"device": _device(), "step_s": statistics.median(samples), "samples": samples}
+    facts: dict[str, Any] = {
+        "device": _device(),
+        "step_s": statistics.median(samples),
+        "warmup": warmup,
+        "samples": samples,
+        "spread_ratio": spread(samples),
+        "loss": loss if math.isfinite(loss) else None,
+        "peak_bytes": peak_bytes(jax.local_devices()),
+    }
     if not math.isfinite(loss):
-        facts["error"] = f"the loss is {loss} after {len(samples) + WARMUP_STEPS} steps"
+        facts["error"] = f"the loss is {loss} after {len(samples) + len(warmup)} steps"
     return facts
+
+
+def peak_bytes(devices: Sequence[Any]) -> int | None:
+    """The largest peak of the devices' allocators [bytes]; None where a backend keeps none."""
+    stats = [device.memory_stats() or {} for device in devices]
+    peaks = [int(one["peak_bytes_in_use"]) for one in stats if "peak_bytes_in_use" in one]
+    return max(peaks, default=None)
 
 
 def _device() -> str:

@@ -71,3 +71,9 @@ def test_a_failed_timing_does_not_win():
     failed = replace(_candidate(), timed=_timed(error="loss is nan"))
     assert not failed.best.fits
     assert not failed.usable
+
+
+def test_a_timed_candidate_stands_before_one_that_only_promises():
+    slow = _candidate().with_compiled(_compiled(150), 200).with_timed(_timed(4.0))
+    promising = _candidate(16, step_s=0.5, tokens_per_s=2000.0).with_compiled(_compiled(150), 200)
+    assert rank([promising, slow], "tokens_per_s") == [slow, promising]

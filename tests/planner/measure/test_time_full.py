@@ -12,7 +12,7 @@ from measuring import MakeJob, MemoryStore
 from lcplan.errors import StageFailedError
 from planner.measure.compile import time_jobs
 from planner.measure.pool import PoolLimits
-from planner.measure.time_full import MAX_SAMPLES, MIN_SAMPLES, WARMUP_STEPS, time_step
+from planner.measure.time_full import SAMPLING, peak_bytes, time_step
 from planner.measure.toolchain import Toolchain
 
 LIMITS = PoolLimits(jobs=2, wall_s=120)
@@ -23,7 +23,13 @@ def test_a_timed_row(toolchain: Toolchain, make_job: MakeJob, store: MemoryStore
     ((_, row),) = time_jobs([job], toolchain=toolchain, pool=LIMITS, store=store)
     assert (row.rung, row.error) == ("timed:full", None)
     assert row.device.startswith("2 x cpu (")
-    assert MIN_SAMPLES <= len(row.samples) <= MAX_SAMPLES
+    assert SAMPLING.least <= len(row.samples) <= SAMPLING.most
+    assert len(row.warmup) == SAMPLING.warmup
+    assert row.warmup[0] > row.step_s  # it compiles
+    assert row.spread_ratio == (max(row.samples) - min(row.samples)) / row.step_s
+    assert row.loss is not None
+    assert math.isfinite(row.loss)
+    assert row.peak_bytes is None  # a host keeps no count
     assert row.step_s == statistics.median(row.samples)
     assert all(sample > 0 for sample in row.samples)
     ((_, again),) = time_jobs([job], toolchain=toolchain, pool=LIMITS, store=store)
@@ -43,4 +49,28 @@ def test_a_loss_that_is_not_finite_is_an_error() -> None:
         jitted=lambda state, batch: (state, SimpleNamespace(loss=math.nan)),
     )
     facts = time_step(step)
-    assert facts["error"] == f"the loss is nan after {MAX_SAMPLES + WARMUP_STEPS} steps"
+    steps = len(facts["samples"]) + len(facts["warmup"])
+    assert facts["error"] == f"the loss is nan after {steps} steps"
+    assert facts["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "done"),
+    [
+        ([1.0, 1.0], False),  # fewer than three
+        ([1.0, 1.0, 1.0], True),  # they repeat
+        ([1.0, 1.1, 1.0], False),  # they do not, and 5 s are not over
+        ([2.0, 2.5, 2.0], True),  # they do not, but 5 s are over
+        ([0.001 * (1 + n % 2) for n in range(20)], True),  # the most
+        ([21.0], False),  # one sample has no spread
+        ([11.0, 11.0], True),  # two of these took long enough
+    ],
+)
+def test_when_samples_are_enough(samples: list[float], done: bool) -> None:
+    assert SAMPLING.done(samples) is done
+
+
+def test_the_peak_is_the_fullest_devices() -> None:
+    gpus = [SimpleNamespace(memory_stats=lambda n=n: {"peak_bytes_in_use": n}) for n in (5, 7, 6)]
+    assert peak_bytes(gpus) == 7
+    assert peak_bytes([SimpleNamespace(memory_stats=lambda: None)]) is None
