@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "explain": "Why a strategy won, why the others did not, what would change it.",
     "export": "Write a plan as the files of a trainer, and say what that trainer does otherwise.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
+    "worker": "Take compile and timing jobs of a shared study, on any machine.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, what each can compile for, and which backends are real.",
 }

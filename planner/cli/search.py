@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from lcplan.errors import EXIT_NOTHING_FITS
+from lcplan.errors import EXIT_NOTHING_FITS, BadInputError
 from planner.bench import Bench
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import knob_options, output_format, request_options
@@ -27,6 +27,7 @@ from planner.show.search import search_view
 from planner.stages import Effort, search
 from planner.study import Store
 from planner.study.location import canonical_url
+from planner.study.shared import Shared
 from planner.trainers import TRAINER_NAMES
 
 EPILOG = """\b
@@ -62,10 +63,16 @@ class SearchOptions(RequestOptions):
 )
 @click.option("--survivors", type=click.IntRange(1, 1000), default=8, show_default=True, help="Strategies to compile.")
 @click.option(
-    "--jobs", type=click.IntRange(1, 256), default=min(2, os.cpu_count() or 1), show_default=True, help="Compiles at a time."
+    "--jobs",
+    type=click.IntRange(0, 256),
+    default=min(2, os.cpu_count() or 1),
+    show_default=True,
+    help="Compiles at a time; 0 with --study: leave them to lcplan worker.",
 )
 @click.option(
-    "--study", metavar="URL", help="Where results are kept: any Optuna storage. [default: study.db in the run's folder]"
+    "--study",
+    metavar="URL",
+    help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
 )
 @click.option(
     "--for", "trainer", type=click.Choice(TRAINER_NAMES), help="Only what this trainer runs as it is (see lcplan export)."
@@ -88,7 +95,10 @@ def command(**options: Any) -> int:
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
     stage = parsed.stages or default_stage(request.hardware)
     folder = RunFolder.open(parsed.out, request)
-    store = None if stage == "modelled" else Store.open(study or folder.study_url, request.identity)
+    if parsed.jobs == 0 and study is None:
+        raise BadInputError("--jobs 0 leaves the work to lcplan worker; give the study that they share with --study URL")
+    kind = Shared if study else Store
+    store = None if stage == "modelled" else kind.open(study or folder.study_url, request.identity)
     bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)

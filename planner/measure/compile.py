@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from lcplan.errors import BadInputError, StageFailedError
 from lcplan.measurement import Compiled, Timed
@@ -47,10 +47,10 @@ def compile_jobs(
         The toolchain cannot compile at all, not even for host devices.
     """
     _can_compile(toolchain)
-    work: list[_Work] = []
+    work: list[Work] = []
     for job in jobs:
         try:
-            work.append(_Work(job, "compile", toolchain=toolchain))
+            work.append(Work(job, "compile", toolchain=toolchain))
         except BadInputError as error:
             yield job, _untried(job, str(error), toolchain=toolchain)
     yield from _run(work, Compiled, limits=pool, store=store)
@@ -70,8 +70,8 @@ def time_jobs(
     strange = sorted({job.hardware.name for job in jobs if job.hardware.kind != "cpu"})
     if strange:
         raise StageFailedError(f"{', '.join(strange)}: whole steps are timed on cpu-host only; use --stages compiled")
-    work = [_Work(job, "time", toolchain=toolchain) for job in jobs]
-    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store)
+    work = [Work(job, "time", toolchain=toolchain) for job in jobs]
+    yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
 
 
 def _can_compile(toolchain: Toolchain) -> None:
@@ -80,11 +80,19 @@ def _can_compile(toolchain: Toolchain) -> None:
         raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {verdict}")
 
 
-class _Work:
-    """A job with its target, key and task."""
+@runtime_checkable
+class SharedStore(Protocol):
+    """A store that others work off too: jobs are posted there, and come back as rows whoever did them."""
+
+    def work_off(self, work: Sequence[Work], limits: PoolLimits) -> Generator[tuple[Work, Compiled | Timed]]:
+        """A row for each job, as they come."""
+
+
+class Work:
+    """A job with its target, key and task under one toolchain."""
 
     def __init__(self, job: CompileJob, purpose: Purpose, *, toolchain: Toolchain) -> None:
-        self.job, self.toolchain = job, toolchain
+        self.job, self.purpose, self.toolchain = job, purpose, toolchain
         self.target = target_for(job.strategy, job.hardware, toolchain=toolchain)
         kernel = kernel_for(job, self.target, toolchain=toolchain)
         self.resolved: WorkerJob = resolve(job, self.target, purpose=purpose, kernel=kernel)
@@ -92,6 +100,7 @@ class _Work:
 
     @property
     def task(self) -> Task:
+        """What a worker process is handed; its ``id`` is the key."""
         environment = tuple(sorted(self.target.environment.items()))
         launch = Launch(worker_command(self.toolchain.python, self.job.program), environment)
         return Task(launch, {"id": self.key, "job": self.resolved.model_dump(mode="json")})
@@ -118,9 +127,9 @@ def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> str:
 
 
 def _run(
-    work: Sequence[_Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None
+    work: Sequence[Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None
 ) -> Generator[tuple[CompileJob, Result]]:
-    waiting: dict[str, list[_Work]] = {}
+    waiting: dict[str, list[Work]] = {}
     for one in work:
         kept = _kept(one, kind, store=store)
         if kept is not None:
@@ -129,10 +138,14 @@ def _run(
             yield one.job, kept
         else:
             waiting.setdefault(one.key, []).append(one)
+    if isinstance(store, SharedStore):
+        for done, row in store.work_off([same[0] for same in waiting.values()], limits):
+            yield from ((one.job, row) for one in waiting[done.key])
+        return
     for outcome in run_tasks([same[0].task for same in waiting.values()], limits):
         same = waiting[outcome.task.request["id"]]
-        result = _compiled(same[0], outcome) if kind is Compiled else _timed(same[0], outcome)
-        if store is not None and (outcome.failure is None or outcome.failure.kind in PERMANENT):
+        result = row_of(same[0], outcome)
+        if store is not None and is_final(outcome):
             store.put(
                 same[0].key,
                 rung=result.rung,
@@ -143,7 +156,7 @@ def _run(
             yield one.job, result  # type: ignore[misc]
 
 
-def _kept(one: _Work, kind: type[Result], *, store: ResultStore | None) -> Result | None:
+def _kept(one: Work, kind: type[Result], *, store: ResultStore | None) -> Result | None:
     """The stored result; a row that this version cannot read counts as absent."""
     data = store.get(one.key) if store is not None else None
     if data is None:
@@ -154,7 +167,17 @@ def _kept(one: _Work, kind: type[Result], *, store: ResultStore | None) -> Resul
         return None
 
 
-def _compiled(one: _Work, outcome: Outcome) -> Compiled:
+def row_of(one: Work, outcome: Outcome) -> Compiled | Timed:
+    """A worker's outcome as the row that the search keeps."""
+    return _compiled(one, outcome) if one.purpose == "compile" else _timed(one, outcome)
+
+
+def is_final(outcome: Outcome) -> bool:
+    """A result, or a failure that would happen again; others (a time-out, a kill) are tried again by the next search."""
+    return outcome.failure is None or outcome.failure.kind in PERMANENT
+
+
+def _compiled(one: Work, outcome: Outcome) -> Compiled:
     facts = dict(outcome.result or {})
     seconds = facts.pop("compile_s", outcome.seconds)
     note = (one.target.note,) if one.target.note else ()
@@ -179,7 +202,7 @@ def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:
     )
 
 
-def _timed(one: _Work, outcome: Outcome) -> Timed:
+def _timed(one: Work, outcome: Outcome) -> Timed:
     facts = dict(outcome.result or {})
     return Timed(
         rung="timed:full",

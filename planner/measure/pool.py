@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,15 @@ class Outcome:
 
 def run_tasks(tasks: Iterable[Task], limits: PoolLimits) -> Generator[Outcome]:
     """Outcomes as they come. Leaving the loop, by whatever way, ends every worker."""
+    waiting = deque(tasks)
+    yield from pull_tasks(lambda: waiting.popleft() if waiting else None, limits)
+
+
+def pull_tasks(take: Callable[[], Task | None], limits: PoolLimits) -> Generator[Outcome]:
+    """The same from a source that is asked whenever a worker is free; over when it has none and every worker is done."""
     pool = _Pool(limits)
     try:
-        yield from pool.run(deque(tasks))
+        yield from pool.run(take)
     finally:
         pool.close()
 
@@ -62,10 +68,16 @@ class _Pool:
         self.idle: list[WorkerProcess] = []
         self.busy: dict[WorkerProcess, Task] = {}
 
-    def run(self, waiting: deque[Task]) -> Generator[Outcome]:
-        while waiting or self.busy:
-            while waiting and len(self.busy) < max(1, self.limits.jobs):
-                self._start(waiting.popleft())
+    def run(self, take: Callable[[], Task | None]) -> Generator[Outcome]:
+        again: deque[Task] = deque()
+        while True:
+            while len(self.busy) < max(1, self.limits.jobs):
+                task = again.popleft() if again else take()
+                if task is None:
+                    break
+                self._start(task)
+            if not self.busy:
+                return
             self._wait()
             for worker, task in list(self.busy.items()):
                 outcome = self._look(worker, task)
@@ -74,7 +86,7 @@ class _Pool:
                 del self.busy[worker]
                 retry = self._settle(worker, outcome)
                 if retry:
-                    waiting.appendleft(retry)
+                    again.append(retry)
                 else:
                     yield outcome
 

@@ -50,7 +50,8 @@ def time_step(step: Any, sampling: Sampling = SAMPLING) -> dict[str, Any]:
     -------
     dict
         ``device``, ``step_s`` [s], ``warmup`` and ``samples`` [s], ``spread_ratio``, ``loss``, ``peak_bytes`` of the
-        fullest device's allocator (None where the backend keeps no count, as a host's does not); ``error`` where the loss is not finite.
+        fullest device's allocator (None where the backend keeps no count, as a host's does not); ``error``
+        where the loss is not finite.
     """
     import jax
 

@@ -10,8 +10,14 @@ from typing import Any
 
 from lcplan.errors import BadInputError, StageFailedError
 
-DATABASES = {"sqlite": "", "postgresql": "psycopg2-binary", "mysql": "mysqlclient"}
-"""Database kinds that Optuna's relational storage speaks, and the driver that SQLAlchemy takes for each by itself."""
+DATABASES = {"sqlite": "", "postgresql": '"lcplan[postgresql]"', "mysql": '"lcplan[mysql]"'}
+"""Database kinds that Optuna's relational storage speaks, and the extra with the driver of each."""
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+"""The drivers of the extras, where a URL names none."""
+GRACE_S = 60
+"""A job whose worker gave no heartbeat for this long is somebody else's."""
+MAX_RETRY = 2
+"""Times that a job whose worker died is handed to another; a third death is the job's own doing."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10
@@ -39,6 +45,8 @@ def canonical_url(location: str) -> str:
         if not path:
             raise BadInputError(f"study {location!r}: no file after journal:")
         return f"journal:{path}"
+    if scheme and scheme[1].lower() in _DRIVERS and "://" in location:
+        return _DRIVERS[scheme[1].lower()] + location[len(scheme[1]) :]
     if scheme and scheme[1].split("+")[0].lower() in DATABASES and "://" in location:
         return location
     if not scheme and location.endswith((".db", ".sqlite", ".sqlite3")):
@@ -50,11 +58,11 @@ def canonical_url(location: str) -> str:
 
 def shown(location: str) -> str:
     """A location without its password."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", location)
+    return re.sub(r"(://[^:/@]*):[^\s]*@", r"\1:***@", location)
 
 
-def open_storage(url: str) -> Any:
-    """The Optuna storage of a canonical URL.
+def open_storage(url: str, *, grace_s: int = GRACE_S) -> Any:
+    """The Optuna storage of a canonical URL, with heartbeats where it is relational.
 
     Raises
     ------
@@ -67,7 +75,7 @@ def open_storage(url: str) -> Any:
         return _open_journal(Path(url.removeprefix("journal:")))
     for attempt in range(1, OPEN_ATTEMPTS + 1):
         try:
-            return _open_database(url)
+            return _open_database(url, grace_s=grace_s)
         except Exception as error:  # drivers raise what they like; all of it is about this storage
             words = str(_root(error))
             if attempt == OPEN_ATTEMPTS or not any(race in words for race in _RACES):
@@ -76,11 +84,19 @@ def open_storage(url: str) -> Any:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _open_database(url: str) -> Any:
-    from optuna.storages import RDBStorage
+def _open_database(url: str, *, grace_s: int) -> Any:
+    from optuna.storages import RDBStorage, RetryFailedTrialCallback
 
     sqlite = url.startswith("sqlite")
-    return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # heartbeats and retries are marked experimental
+        return RDBStorage(
+            url,
+            engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True},
+            heartbeat_interval=max(1, grace_s // 4),
+            grace_period=grace_s,
+            heartbeat_stale_trial_callback=RetryFailedTrialCallback(max_retry=MAX_RETRY),
+        )
 
 
 def _open_journal(path: Path) -> Any:
@@ -128,7 +144,12 @@ _MEANINGS = {
     "File too large": "the disk cannot be written, it may be full; what is in the study stays",
     "locked": "another process holds it; try again",
     "could not connect": "the server cannot be reached",
+    "password authentication failed": "the server refuses user or password",
+    "Access denied": "the server refuses user or password",
     "Connection refused": "the server cannot be reached",
+    "failed to resolve": "the server cannot be reached",
+    "connection failed": "the server cannot be reached",
+    "Can't connect": "the server cannot be reached",
     "no longer compatible": "it was made by another version of Optuna; run `optuna storage upgrade` or choose another folder",
 }
 

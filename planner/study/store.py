@@ -43,7 +43,7 @@ class Store:
         """
         url = canonical_url(url)
         storage = open_storage(url)
-        with _talking_to(url):
+        with talking_to(url):
             import optuna
 
             optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -65,10 +65,10 @@ class Store:
         StageFailedError
             It could not be written; what was there is untouched.
         """
-        with _talking_to(self.url):
+        with talking_to(self.url):
             from optuna.trial import TrialState, create_trial
 
-            value = _value(result)
+            value = value_of(result)
             trial = create_trial(
                 state=TrialState.FAIL if value is None else TrialState.COMPLETE,
                 values=None if value is None else [value],
@@ -91,14 +91,14 @@ class Store:
 
     def _refresh(self) -> None:
         """Read trials that are new; results are never changed once they are there."""
-        with _talking_to(self.url):
+        with talking_to(self.url):
             for trial in self._study.get_trials(deepcopy=False):
                 key, result = trial.user_attrs.get("key"), trial.user_attrs.get("result")
                 if isinstance(key, str) and isinstance(result, dict):
                     self._results.setdefault(key, result)
 
 
-def _value(result: Mapping[str, Any]) -> float | None:
+def value_of(result: Mapping[str, Any]) -> float | None:
     """What Optuna shows of a trial: seconds of a timing, bytes of a compile; None of a failure."""
     if result.get("error") is not None:
         return None
@@ -107,7 +107,7 @@ def _value(result: Mapping[str, Any]) -> float | None:
 
 
 @contextmanager
-def _talking_to(url: str) -> Iterator[None]:
+def talking_to(url: str) -> Iterator[None]:
     """Whatever storage and driver raise, as one of our errors that names the study."""
     try:
         yield

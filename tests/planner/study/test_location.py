@@ -16,7 +16,7 @@ from planner.study.location import canonical_url, open_storage, shown
     [
         ("sqlite:///a/study.db", "sqlite:///a/study.db"),
         ("a/study.db", "sqlite:///a/study.db"),
-        ("postgresql://u:p@h/db", "postgresql://u:p@h/db"),
+        ("postgresql://u:p@h/db", "postgresql+psycopg://u:p@h/db"),
         ("postgresql+psycopg2://h/db", "postgresql+psycopg2://h/db"),
         ("mysql+pymysql://h/db", "mysql+pymysql://h/db"),
         ("journal:a/b", "journal:a/b"),
@@ -49,7 +49,7 @@ def test_malformed_urls_are_bad_input(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "module", "package"),
-    [("postgresql://h/db", "psycopg2", "psycopg2-binary"), ("mysql://h/db", "MySQLdb", "mysqlclient")],
+    [("postgresql://h/db", "psycopg", r'"lcplan\[postgresql\]"'), ("mysql://h/db", "pymysql", r'"lcplan\[mysql\]"')],
 )
 def test_a_missing_driver_is_named(url: str, module: str, package: str) -> None:
     if find_spec(module):

@@ -1,0 +1,147 @@
+"""The queue of a shared study: jobs are Optuna's WAITING trials, and whoever sets one to RUNNING does it.
+
+Setting the state is atomic in every storage (a row lock, or one line of a journal), so that one job has one worker. In a
+relational storage a worker's heartbeat stands beside its job; one that falls silent loses it to Optuna's retry. A journal has
+no heartbeats: there a job that runs for longer than any may is taken for lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+Attributes = dict[str, Any]
+LOST_AFTER_S = 900
+"""A journal's job that runs for longer than a compile's limit and half of it again has lost its worker."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job that is ours."""
+
+    trial_id: int
+    attributes: Attributes
+
+
+class Queue:
+    """Jobs of one Optuna study."""
+
+    def __init__(self, study: Any) -> None:
+        self._study, self._storage = study, study._storage
+
+    def open_jobs(self) -> dict[str, str]:
+        """Keys of what is waiting or running, with the state's name."""
+        return {trial.user_attrs["key"]: trial.state.name for trial in self._trials("WAITING", "RUNNING")}
+
+    def failures(self, since: int) -> dict[str, Attributes]:
+        """By key: rows of jobs that failed in a way that may pass, from trial number ``since`` on."""
+        found = self._trials("FAIL")
+        return {t.user_attrs["key"]: t.user_attrs["failure"] for t in found if t.number >= since and "failure" in t.user_attrs}
+
+    @property
+    def length(self) -> int:
+        """Trials there are: the number of the next one."""
+        return len(self._study.get_trials(deepcopy=False))
+
+    def post(self, attributes: Attributes) -> None:
+        """Let somebody do this job."""
+        self._study.enqueue_trial({}, user_attrs=attributes)
+
+    def claim(self, wanted: Callable[[Attributes], bool]) -> Held | None:
+        """The first waiting job that is ``wanted`` and that nobody else got in the same moment."""
+        from optuna.trial import TrialState
+
+        running = {trial.user_attrs["key"] for trial in self._trials("RUNNING")}
+        for trial in self._trials("WAITING"):
+            if trial.user_attrs["key"] in running or not wanted(trial.user_attrs):
+                continue
+            if self._set(trial._trial_id, TrialState.RUNNING):
+                self.beat(trial._trial_id)
+                return Held(trial._trial_id, trial.user_attrs)
+        return None
+
+    def finish(self, held: Held, *, value: float | None, attributes: Attributes) -> bool:
+        """Write what came of a job; False where it was no longer ours."""
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        try:
+            for name, data in attributes.items():
+                self._storage.set_trial_user_attr(held.trial_id, name, data)
+        except UpdateFinishedTrialError:
+            return False
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        return self._set(held.trial_id, state, None if value is None else [value])
+
+    def hand_back(self, held: Held) -> None:
+        """End a job that is not done, and post it again."""
+        from optuna.trial import TrialState
+
+        if self._set(held.trial_id, TrialState.FAIL):
+            self.post(held.attributes)
+
+    def withdraw(self, keys: set[str]) -> None:
+        """Nobody need do these any more, as far as nobody does."""
+        while (held := self.claim(lambda attributes: attributes["key"] in keys)) is not None:
+            self.finish(held, value=None, attributes={})
+
+    def reap(self) -> None:
+        """Post again what dead workers held."""
+        import optuna
+
+        optuna.storages.fail_stale_trials(self._study)
+        if hasattr(self._storage, "record_heartbeat"):
+            return
+        oldest = datetime.now() - timedelta(seconds=LOST_AFTER_S)
+        for trial in self._trials("RUNNING"):
+            if trial.datetime_start is not None and trial.datetime_start < oldest:
+                self.hand_back(Held(trial._trial_id, trial.user_attrs))
+
+    def beat(self, trial_id: int) -> None:
+        """Say that the holder of a job lives."""
+        if hasattr(self._storage, "record_heartbeat"):
+            self._storage.record_heartbeat(trial_id)
+
+    @property
+    def beat_s(self) -> float:
+        """How often a holder says so [s]."""
+        interval = getattr(self._storage, "get_heartbeat_interval", lambda: None)()
+        return float(interval or LOST_AFTER_S)
+
+    def _trials(self, *states: str) -> list[Any]:
+        from optuna.trial import TrialState
+
+        found = self._study.get_trials(deepcopy=False, states=tuple(TrialState[name] for name in states))
+        return [trial for trial in found if isinstance(trial.user_attrs.get("job"), dict) and "key" in trial.user_attrs]
+
+    def _set(self, trial_id: int, state: Any, values: list[float] | None = None) -> bool:
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        try:
+            return bool(self._storage.set_trial_state_values(trial_id, state, values))
+        except UpdateFinishedTrialError:
+            return False
+
+
+@contextlib.contextmanager
+def beating(queue: Queue, held: Callable[[], list[Held]]) -> Iterator[None]:
+    """Heartbeats of what is held, from a thread, while the block runs."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(queue.beat_s):
+            for one in held():
+                with contextlib.suppress(Exception):  # a server that is away for a moment; silence is what the grace is for
+                    queue.beat(one.trial_id)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=5)
