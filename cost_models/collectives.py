@@ -24,6 +24,9 @@ Part = Literal["neighbours", "groups"]
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
 """What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
 
+STREAM_RING = "stream-ring"
+"""Purpose of the permutes of collective matmuls."""
+
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
 """XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
 
@@ -126,17 +129,23 @@ def _tables(layout: Layout) -> list[Term]:
 
 
 def _stream(layout: Layout) -> list[Term]:
-    """The residual stream, gathered before a layer's two column-parallel products and scattered after its row-parallel ones."""
+    """The residual stream, gathered before a layer's two column-parallel products and scattered after its row-parallel ones.
+
+    In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's stay.
+    """
     tensor: tuple[AxisName, ...] = ("tensor",)
     size = layout.activation_bytes * layout.tokens * layout.setting.model.d_model
     layers = layout.setting.model.layers * layout.microbatches
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
-    gathers = _on(tensor, inputs * layers + layout.microbatches, layout=layout)
-    scatters = _on(tensor, (4 + again) * layers + layout.microbatches, layout=layout)
+    whole = 1.0 - layout.ring_matmuls
+    gathers = _on(tensor, whole * inputs * layers + layout.microbatches, layout=layout)
+    scatters = _on(tensor, whole * (4 + again) * layers + layout.microbatches, layout=layout)
+    hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
     return [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
         Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),
+        Term("collective-permute", tensor, STREAM_RING, size / layout.tensor, hops, "ring"),
     ]
 
 

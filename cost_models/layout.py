@@ -257,6 +257,11 @@ class Layout:
         return {tensor: self._under(codes) for tensor, codes in _SAVED_BY.items()}
 
     @cached_property
+    def ring_matmuls(self) -> Bools:
+        """Rows whose products over tensor are collective matmuls."""
+        return (self.table.collective_matmul > 0) & (self.table.tensor > 1)
+
+    @cached_property
     def _policies(self) -> dict[int, Bools]:
         return {int(code): self.table.remat == code for code in np.unique(self.table.remat)}
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.attention import exposed_hop_seconds
-from cost_models.collectives import Term, terms_of
+from cost_models.collectives import STREAM_RING, Term, terms_of
 from cost_models.contention import by_nccl, hidden_contention_seconds, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputes_attention
 from cost_models.host import host_wait_seconds
@@ -16,6 +16,7 @@ from cost_models.kept import offload_seconds
 from cost_models.layout import Floats
 from cost_models.network import Network
 from cost_models.overlap import behind_backward_seconds
+from cost_models.ring_matmul import RingMatmul
 from cost_models.step_work import StepWork
 
 TIME_PARTS: tuple[str, ...] = (
@@ -83,8 +84,18 @@ class StepTime(StepWork):
         Beside the products that they feed, what those do not hide is left, and the first and last chunk of each.
         """
         if self.layout.setting.program.stream == "exposed":
-            return self._of("loss", "loss-maximum", "loss-sums", "stream")
+            return self._of("loss", "loss-maximum", "loss-sums", "stream") + self.ring_matmul
         return self._of("loss", "loss-maximum", "loss-sums") + self.stream_forward + self.stream_backward
+
+    @cached_property
+    def ring_matmul(self) -> Floats:
+        """What collective matmuls take beyond their products."""
+        rows = self.layout.ring_matmuls
+        for term, hop in self.terms_with_seconds:
+            if term.purpose == STREAM_RING:
+                ring = RingMatmul(self.layout, self.rates, hop)
+                return np.where(rows, self.passes * (ring.forward + self.repeats * ring.again + ring.backward), 0.0)
+        return np.zeros(len(rows))
 
     @cached_property
     def _stream_calls(self) -> tuple[Floats, Floats]:

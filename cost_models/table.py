@@ -14,11 +14,13 @@ from lcplan.remat import REMAT_POLICIES, RematName
 from lcplan.strategy import (
     AXIS_ORDERS,
     BACKENDS,
+    COLLECTIVE_MATMULS,
     SCHEDULERS,
     SCHEMES,
     SHARDING_MODES,
     AxisName,
     Backend,
+    CollectiveMatmul,
     Dtype,
     Mesh,
     Scheme,
@@ -35,12 +37,14 @@ SWITCHES: tuple[Switch, ...] = get_args(Switch)
 ORDERS: tuple[tuple[AxisName, ...], ...] = AXIS_ORDERS
 SCHEME_CODES: tuple[Scheme, ...] = SCHEMES
 BACKEND_CODES: tuple[Backend, ...] = BACKENDS
+MATMUL_CODES: tuple[CollectiveMatmul, ...] = COLLECTIVE_MATMULS
 
 CODES: dict[str, tuple[object, ...]] = {
     "scheme": SCHEME_CODES,
     "remat": REMATS,
     "backend": BACKEND_CODES,
     "axis_order": ORDERS,
+    "collective_matmul": MATMUL_CODES,
     "gather_dtype": DTYPES,
     "reduce_dtype": DTYPES,
     "moments_dtype": DTYPES,
@@ -75,6 +79,7 @@ class StrategyTable:
     remat: Codes
     backend: Codes
     axis_order: Codes
+    collective_matmul: Codes
     gather_dtype: Codes
     reduce_dtype: Codes
     moments_dtype: Codes

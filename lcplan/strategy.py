@@ -18,6 +18,7 @@ ShardingMode = Literal["manual", "auto", "explicit"]
 Scheduler = Literal["default", "latency-hiding", "no-latency-hiding", "pipelined", "combined", "synchronous"]
 Dtype = Literal["bf16", "fp32"]
 Switch = Literal["off", "on"]
+CollectiveMatmul = Literal["off", "one-way", "two-way"]
 
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
 SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring")
@@ -34,6 +35,8 @@ SCHEDULERS: tuple[Scheduler, ...] = (
 )
 BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "ici", "host")
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
+
+COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = ("off", "one-way", "two-way")
 
 AXIS_ORDERS: tuple[tuple[AxisName, ...], ...] = (
     ("data", "fsdp", "context", "expert", "tensor"),
@@ -96,6 +99,8 @@ class Strategy(Frozen):
     """Who places arrays: the program itself (``manual``), the compiler (``auto``), the arrays' types (``explicit``)."""
     scheduler: Scheduler = "default"
     """A preset of XLA's scheduling flags, by their names under the jax at hand (``planner.measure.schedulers``)."""
+    collective_matmul: CollectiveMatmul = "off"
+    """Whether products over tensor are cut up and their rows or sums go round the tensor axis, one way or both ways at once."""
     gather_dtype: Dtype = "bf16"
     """Weights are cast to this before FSDP gathers them."""
     reduce_dtype: Dtype = "fp32"
@@ -129,4 +134,5 @@ class Strategy(Frozen):
         scheme += " bidirectional=on" if self.bidirectional == "on" else ""
         label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
         mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
+        label += f" collective-matmul={self.collective_matmul}" if self.collective_matmul != "off" else ""
         return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "")

@@ -130,6 +130,7 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         remat=zeros,
         backend=zeros,
         axis_order=zeros,
+        collective_matmul=zeros,
         gather_dtype=zeros,
         reduce_dtype=zeros,
         moments_dtype=zeros,

@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     backend: Names
     microbatches: Sizes
     loss_chunk_tokens: Sizes
+    collective_matmul: Names
     gather_dtype: Names
     reduce_dtype: Names
     moments_dtype: Names
@@ -87,6 +88,7 @@ class _Given(Frozen):
     backend: tuple[str, ...] = ()
     microbatches: tuple[int, ...] = ()
     loss_chunk_tokens: tuple[int, ...] = ()
+    collective_matmul: tuple[str, ...] = ()
     gather_dtype: tuple[str, ...] = ()
     reduce_dtype: tuple[str, ...] = ()
     moments_dtype: tuple[str, ...] = ()

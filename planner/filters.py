@@ -39,6 +39,7 @@ class Filters(Frozen):
     backend: tuple[str, ...] = ()
     microbatches: tuple[int, ...] = ()
     loss_chunk_tokens: tuple[int, ...] = ()
+    collective_matmul: tuple[str, ...] = ()
     gather_dtype: tuple[str, ...] = ()
     reduce_dtype: tuple[str, ...] = ()
     moments_dtype: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ class Knobs:
     scheme: tuple[str, ...]
     remat: tuple[str, ...]
     backend: tuple[str, ...]
+    collective_matmul: tuple[str, ...]
     gather_dtype: tuple[str, ...]
     reduce_dtype: tuple[str, ...]
     moments_dtype: tuple[str, ...]
@@ -46,6 +47,7 @@ class Knobs:
             scheme=filters.scheme or SCHEMES,
             remat=filters.remat or GRID_POLICIES,
             backend=filters.backend or backends,
+            collective_matmul=filters.collective_matmul or ("off",),
             gather_dtype=filters.gather_dtype or ("bf16",),
             reduce_dtype=filters.reduce_dtype or ("fp32",),
             moments_dtype=filters.moments_dtype or ("fp32",),
@@ -109,22 +111,24 @@ class MeshOptions:
     microbatches: tuple[int, ...]
     loss_chunk_tokens: tuple[int, ...]
     axis_order: tuple[int, ...]
+    collective_matmul: tuple[str, ...]
 
     def points(self, knobs: Knobs) -> int:
         """How many strategies this mesh stands for."""
         own = len(self.ways) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
         shared *= len(knobs.sharding_mode) * len(knobs.scheduler)
-        return own * shared
+        return own * shared * len(self.collective_matmul)
 
 
 def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> MeshOptions:
     """Which knob values make different programs on one mesh.
 
-    Without a context axis every scheme is the same program, so one stands for all; placements differ only where the job
+    Without a context axis every scheme is the same program, so one stands for all, and without a tensor axis no product is
+    collective; placements differ only where the job
     spans several domains and both middle axes are there.
     """
-    data, fsdp, context, _, _ = mesh
+    data, fsdp, context, tensor, _ = mesh
     share, rest = divmod(request.workload.global_batch, data * fsdp)
     per_rank = share if rest == 0 else 1
     return MeshOptions(
@@ -133,6 +137,7 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
         microbatches=request.filters.microbatches or divisors(per_rank),
         loss_chunk_tokens=request.filters.loss_chunk_tokens or _loss_options(request, context),
         axis_order=_axis_orders(request, mesh),
+        collective_matmul=knobs.collective_matmul if tensor > 1 else ("off",),
     )
 
 
@@ -200,6 +205,7 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "way": np.arange(len(options.ways)),
         "remat": _codes("remat", knobs.remat),
         "backend": _codes("backend", options.backend),
+        "collective_matmul": _codes("collective_matmul", options.collective_matmul),
         "gather_dtype": _codes("gather_dtype", knobs.gather_dtype),
         "reduce_dtype": _codes("reduce_dtype", knobs.reduce_dtype),
         "moments_dtype": _codes("moments_dtype", knobs.moments_dtype),

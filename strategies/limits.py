@@ -109,5 +109,10 @@ def _features(spec: StepSpec) -> Iterator[str]:
             f"model {model.name}: sliding_window={model.sliding_window} tokens is shorter than seq_len={spec.workload.seq_len};"
             " the step attends to the whole sequence"
         )
+    if strategy.collective_matmul != "off" and strategy.sharding_mode != "manual":
+        yield (
+            f"collective_matmul={strategy.collective_matmul} is built for sharding_mode=manual, not {strategy.sharding_mode};"
+            " use manual, or off"
+        )
     if spec.kernel == "cudnn" and spec.workload.precision != "bf16":
         yield f"kernel cudnn has no precision {spec.workload.precision}; use blockwise"

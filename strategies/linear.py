@@ -21,12 +21,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from lcplan.strategy import CollectiveMatmul
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
+from strategies.ring_matmul import Pieces, parted, rings, scattered, visits
 from strategies.spec import Numerics
 from strategies.vjp import with_backward
 
-Columns = tuple[Float[Array, "U ..."], ...]
+Columns = tuple[Float[Array, "U ..."] | Pieces, ...]
 Shards = tuple[Float[Array, "d ..."], ...]
 
 
@@ -61,28 +63,73 @@ def _flat(x: Float[Array, "n ..."]) -> Float[Array, "n X"]:
     return x.reshape(x.shape[0], -1)
 
 
-def column(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...]) -> Columns:
-    """Gather the rows over tensor and multiply them by each matrix, whose columns are split over tensor: ``y = h W``."""
+def column(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...], ways: CollectiveMatmul = "off") -> Columns:
+    """Gather the rows over tensor and multiply them by each matrix, whose columns are split over tensor: ``y = h W``.
+
+    As a collective matmul each product is ``Pieces`` (``strategies.ring_matmul``), else one array.
+    """
+    if rings(ways):
+        forward, backward = (
+            partial(_ring_column_forward, how=how, ways=ways),
+            partial(_ring_column_backward, how=how, ways=ways),
+        )
+        return with_backward(forward, backward)(h_RD, shards)
     return with_backward(partial(_column_forward, how=how), partial(_column_backward, how=how))(h_RD, shards)
 
 
 def _column_forward(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...]) -> tuple[Columns, Any]:
     h_UD = all_gather(h_RD, TENSOR)
     weights = tuple(gather.collect(shard) for gather, shard in zip(how, shards, strict=True))
-    products = tuple((h_UD @ _flat(weight)).reshape(-1, *weight.shape[1:]) for weight in weights)
-    return products, (h_UD, weights)
+    return tuple(_times(h_UD, weight) for weight in weights), (h_UD, weights)
 
 
 def _column_backward(residuals: Any, dys: Columns, *, how: tuple[Gather, ...]) -> tuple[Float[Array, "R D"], Shards]:
     h_UD, weights = residuals
     dh_RD = reduce_scatter(sum(_flat(dy) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True)), TENSOR)
     dweights = [_gradient(h_UD, dy, like=weight, how=gather) for gather, weight, dy in zip(how, weights, dys, strict=True)]
+    return _distributed(dh_RD, dweights, how=how)
+
+
+def _ring_column_forward(
+    h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gather, ...], ways: CollectiveMatmul
+) -> tuple[Columns, Any]:
+    """Each piece of the rows is multiplied when it is there; all of them stay, for the weights' gradients."""
+    weights = tuple(gather.collect(shard) for gather, shard in zip(how, shards, strict=True))
+    pieces, products = {}, {}
+    for offset, piece in visits(h_RD, ways):
+        pieces[offset], products[offset] = piece, [_times(piece, weight) for weight in weights]
+    order = range(len(pieces))
+    by_matrix = tuple(tuple(products[offset][index] for offset in order) for index in range(len(weights)))
+    return by_matrix, (tuple(pieces[offset] for offset in order), weights)
+
+
+def _ring_column_backward(
+    residuals: Any, dys: Columns, *, how: tuple[Gather, ...], ways: CollectiveMatmul
+) -> tuple[Float[Array, "R D"], Shards]:
+    """The mirror image: the rows' gradients are sums that travel; the weights' are sums over pieces."""
+    pieces, weights = residuals
+
+    def part(offset: int) -> Float[Array, "R D"]:
+        return sum(_flat(dy[offset]) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True))
+
+    dh_RD = scattered(part, ways)
+    dweights = [_ring_gradient(pieces, dy, like=w, how=gather) for gather, w, dy in zip(how, weights, dys, strict=True)]
+    return _distributed(dh_RD, dweights, how=how)
+
+
+def _distributed(dh_RD: Float[Array, "R D"], dweights: list[Array], *, how: tuple[Gather, ...]) -> tuple[Array, Shards]:
     dh_RD, dweights = lax.optimization_barrier((dh_RD, dweights))
     return dh_RD, tuple(gather.distribute(dweight) for gather, dweight in zip(how, dweights, strict=True))
 
 
-def row(y: Float[Array, "U ..."], shard: Float[Array, "d ..."], *, how: Gather) -> Float[Array, "R D"]:
+def row(
+    y: Float[Array, "U ..."] | Pieces, shard: Float[Array, "d ..."], *, how: Gather, ways: CollectiveMatmul = "off"
+) -> Float[Array, "R D"]:
     """Multiply by a matrix whose inputs are split over tensor, and reduce-scatter the sums to the rows: ``x = y W^T``."""
+    if rings(ways):
+        pieces = y if isinstance(y, tuple) else parted(y)
+        forward, backward = partial(_ring_row_forward, how=how, ways=ways), partial(_ring_row_backward, how=how, ways=ways)
+        return with_backward(forward, backward)(pieces, shard)
     return with_backward(partial(_row_forward, how=how), partial(_row_backward, how=how))(y, shard)
 
 
@@ -98,6 +145,35 @@ def _row_backward(
     dx_UD = all_gather(dx_RD, TENSOR)
     dx_UD, dweight = lax.optimization_barrier((dx_UD, _gradient(dx_UD, y, like=weight, how=how)))  # y ends before dy begins
     return (dx_UD @ _flat(weight)).reshape(y.shape), how.distribute(dweight)
+
+
+def _ring_row_forward(
+    y: Pieces, shard: Float[Array, "d ..."], *, how: Gather, ways: CollectiveMatmul
+) -> tuple[Float[Array, "R D"], Any]:
+    weight = how.collect(shard)
+    return scattered(lambda offset: _flat(y[offset]) @ _flat(weight).T, ways), (y, weight)
+
+
+def _ring_row_backward(
+    residuals: Any, dx_RD: Float[Array, "R D"], *, how: Gather, ways: CollectiveMatmul
+) -> tuple[Pieces, Float[Array, "d ..."]]:
+    """The cotangent's pieces travel beside the products that make the weight's gradient."""
+    y, weight = residuals
+    pieces, total = {}, None
+    for offset, piece in visits(dx_RD, ways):
+        part = _gradient(piece, y[offset], like=weight, how=how)
+        pieces[offset], total = piece, part if total is None else total + part
+    dxs, dweight = lax.optimization_barrier((tuple(pieces[offset] for offset in range(len(pieces))), total))
+    return tuple(_times(dx, weight) for dx in dxs), how.distribute(dweight)
+
+
+def _times(h_RD: Float[Array, "R D"], weight: Float[Array, "D ..."]) -> Float[Array, "R ..."]:
+    return (h_RD @ _flat(weight)).reshape(-1, *weight.shape[1:])
+
+
+def _ring_gradient(pieces: Pieces, dys: Pieces, *, like: Float[Array, "D ..."], how: Gather) -> Float[Array, "D ..."]:
+    parts = [_gradient(piece, dy, like=like, how=how) for piece, dy in zip(pieces, dys, strict=True)]
+    return sum(parts[1:], start=parts[0])
 
 
 def _gradient(

@@ -23,6 +23,7 @@ from strategies.linear import Gather, column, own_head, row
 from strategies.loss import Hidden, Targets, vocabulary_loss
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.remat import name, remat
+from strategies.ring_matmul import Pieces, joined
 from strategies.rope import Angles, angles, rotate
 from strategies.schemes import attend
 from strategies.schemes.layout import local_positions
@@ -49,6 +50,11 @@ def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], *, eps: float
     """Root-mean-square norm over the last dim, in fp32; returned in the dtype of ``x``."""
     wide = x.astype(jnp.float32)
     return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
+
+
+def _whole(y: Float[Array, "U ..."] | Pieces) -> Float[Array, "U ..."]:
+    """Rows in order: attention needs them so, the feed-forward does not."""
+    return joined(y) if isinstance(y, tuple) else y
 
 
 def biased(y: Float[Array, ...], bias: nnx.Param | None) -> Float[Array, ...]:
@@ -79,7 +85,8 @@ class Attention(nnx.Module):
         q_BTNH, kv_2BTKH = self.heads(h_RD, rope)
         o_BTNH = attend(q_BTNH, kv_2BTKH, spec=self.spec)
         o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
-        return biased(row(o_UNH, self.out[...], how=Gather(self.spec.numerics)), self.out_bias)
+        added = row(o_UNH, self.out[...], how=Gather(self.spec.numerics), ways=self.spec.strategy.collective_matmul)
+        return biased(added, self.out_bias)
 
     def heads(self, h_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "B T N H"], Float[Array, "2 B T K H"]]:
         """Queries, and keys and values in one buffer, rotated by position.
@@ -88,7 +95,8 @@ class Attention(nnx.Module):
         """
         numerics = self.spec.numerics
         how = Gather(numerics), self._key_value_gather()
-        q_UNH, kv_U2KH = column(h_RD, (self.query[...], self.key_value[...]), how=how)
+        ways = self.spec.strategy.collective_matmul
+        q_UNH, kv_U2KH = map(_whole, column(h_RD, (self.query[...], self.key_value[...]), how=how, ways=ways))
         q_UNH, kv_U2KH = biased(q_UNH, self.query_bias), biased(kv_U2KH, self._key_value_bias())
         length = self.spec.local_seq_len
         q, k, v = (x.reshape(-1, length, *x.shape[1:]) for x in (q_UNH, kv_U2KH[:, 0], kv_U2KH[:, 1]))
@@ -131,13 +139,17 @@ class FeedForward(nnx.Module):
 
         Gate and up are two arrays, so that their gradients can take their places, element by element.
         """
-        how = Gather(self.spec.numerics)
+        how, ways = Gather(self.spec.numerics), self.spec.strategy.collective_matmul
         h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
-        gate_UF, up_UF = column(h_RD, (self.gate[...], self.up[...]), how=(how, how))
+        gate_UF, up_UF = column(h_RD, (self.gate[...], self.up[...]), how=(how, how), ways=ways)
+        h_UF = jax.tree.map(self._gated, gate_UF, up_UF)
+        return biased(row(h_UF, self.down[...], how=how, ways=ways), self.down_bias)
+
+    def _gated(self, gate_UF: Float[Array, "U F"], up_UF: Float[Array, "U F"]) -> Float[Array, "U F"]:
+        """Of all rows, or of one piece of a collective matmul."""
         gate_UF = name(biased(gate_UF, self.gate_bias), "gate")
         up_UF = name(biased(up_UF, self.up_bias), "up")
-        h_UF = ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
-        return biased(row(h_UF, self.down[...], how=how), self.down_bias)
+        return ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
 
 
 class Layer(nnx.Module):

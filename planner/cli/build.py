@@ -30,6 +30,7 @@ class RequestOptions(Frozen):
     backend: tuple[str, ...] | None = None
     microbatches: tuple[int, ...] | None = None
     loss_chunk_tokens: tuple[int, ...] | None = None
+    collective_matmul: tuple[str, ...] | None = None
     gather_dtype: tuple[str, ...] | None = None
     reduce_dtype: tuple[str, ...] | None = None
     moments_dtype: tuple[str, ...] | None = None
@@ -46,6 +47,7 @@ _KNOBS = (
     "backend",
     "microbatches",
     "loss_chunk_tokens",
+    "collective_matmul",
     "gather_dtype",
     "reduce_dtype",
     "moments_dtype",

@@ -9,7 +9,7 @@ import click
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import BACKENDS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype, Switch
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype, Switch
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 
@@ -112,6 +112,12 @@ _KNOBS = [
     ),
     click.option("--microbatches", type=Counts(), help="Gradient accumulation steps."),
     click.option("--loss-chunk-tokens", type=Counts(), help="Tokens whose logits exist at a time."),
+    click.option(
+        "--collective-matmul",
+        type=Several(COLLECTIVE_MATMULS, "collective matmul"),
+        metavar="NAME,..",
+        help=f"Products over tensor in pieces that go round a ring: {' '.join(COLLECTIVE_MATMULS)}. [default: off]",
+    ),
     click.option("--gather-dtype", type=_DTYPES, help="Weights' dtype in FSDP gathers. [default: bf16]"),
     click.option("--reduce-dtype", type=_DTYPES, help="Gradients' dtype in FSDP reductions. [default: fp32]"),
     click.option("--moments-dtype", type=_DTYPES, help="AdamW moments. [default: fp32]"),

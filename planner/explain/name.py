@@ -6,19 +6,20 @@ from typing import Any
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import AXES, BACKENDS, SCHEMES, Mesh, Strategy
+from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Mesh, Strategy
 from lcplan.suggest import hint
 from planner.filters import parse_mesh
 from planner.run_read import Run
 from planner.space import Knobs, mesh_options
 
 _SIZES = ("microbatches", "loss_chunk_tokens", "ulysses")
-_WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES)}
+_WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES), "collective_matmul": COLLECTIVE_MATMULS}
 _KEYS = (
     "scheme",
     "remat",
     "backend",
     *_SIZES,
+    "collective_matmul",
     "gather_dtype",
     "reduce_dtype",
     "moments_dtype",

@@ -95,11 +95,25 @@ def _say_host_link(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _ring_matmul(_: Setting, table: StrategyTable) -> Mask:
+    """Products in pieces are written out by hand: the compiler that places arrays itself decides on its own."""
+    manual = table.sharding_mode == code("sharding_mode", "manual")
+    return (table.collective_matmul != code("collective_matmul", "off")) & ~manual
+
+
+def _say_ring_matmul(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"collective_matmul={strategy.collective_matmul} is written out in sharding_mode=manual only, "
+        f"not in {strategy.sharding_mode}; use manual, or collective_matmul=off"
+    )
+
+
 SHARDING_RULES: tuple[Rule, ...] = (
     Rule("heads", "mesh", _heads, _say_heads),
     Rule("kv-heads", "mesh", _kv_heads, _say_kv_heads),
     Rule("feed-forward", "mesh", _feed_forward, _say_feed_forward),
     Rule("vocabulary", "mesh", _vocabulary, _say_vocabulary),
     Rule("state-shards", "mesh", _state, _say_state),
+    Rule("collective-matmul", "knob", _ring_matmul, _say_ring_matmul),
     Rule("host-link", "knob", _host_link, _say_host_link),
 )

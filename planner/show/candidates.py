@@ -20,15 +20,17 @@ def candidate_table(candidates: Sequence[Candidate], title: str) -> Table:
     """One line a candidate, best first."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.padding = (0, 1, 0, 0)
-    for name in ("#", "mesh", "scheme", "remat", "backend", "mb", "step", "tokens/s", "TFLOP/s", "memory", ""):
+    rings = any(candidate.strategy.collective_matmul != "off" for candidate in candidates)
+    knobs = ("scheme", "remat", "backend", *(("matmul",) if rings else ()), "mb")
+    for name in ("#", "mesh", *knobs, "step", "tokens/s", "TFLOP/s", "memory", ""):
         numeric = name in {"#", "mb", "step", "tokens/s", "TFLOP/s", "memory"}
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for number, candidate in enumerate(candidates, start=1):
-        table.add_row(*_cells(candidate, number), style=None if candidate.best.fits else "dim")
+        table.add_row(*_cells(candidate, number, rings=rings), style=None if candidate.best.fits else "dim")
     return table
 
 
-def _cells(candidate: Candidate, number: int) -> list[str]:
+def _cells(candidate: Candidate, number: int, *, rings: bool) -> list[str]:
     strategy, best = candidate.strategy, candidate.best
     timed = candidate.timed is not None and candidate.timed.step_s is not None
     step_mark = MARKS[best.rung if timed else "modelled"]
@@ -41,6 +43,7 @@ def _cells(candidate: Candidate, number: int) -> list[str]:
         strategy.scheme_label,
         strategy.remat,
         strategy.backend,
+        *((strategy.collective_matmul,) if rings else ()),
         str(strategy.microbatches),
         f"{format_seconds(best.step_s)} {step_mark}",
         format_count(best.tokens_per_s),

@@ -15,7 +15,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
 
 ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
 """``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
@@ -33,6 +33,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "fsdp_activation_checkpointing is on or off; off where that fits",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("Accelerate"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision follows mixed_precision: bf16"),
         "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision reduces in bf16 too"),
         "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "torch's AdamW keeps moments in the parameters' fp32"),

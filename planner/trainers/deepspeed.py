@@ -14,7 +14,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, kv_heads_rule, only_nccl, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -26,6 +26,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "Transformers' gradient_checkpointing is on or off; off where that fits",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("DeepSpeed"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "ZeRO-3 keeps and gathers parameters in bf16"),
         "reduce_dtype": Knob(as_is("bf16", "fp32")),
         "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "the optimizer's states are fp32"),

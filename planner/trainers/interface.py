@@ -10,13 +10,15 @@ from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import Strategy
+from lcplan.strategy import COLLECTIVE_MATMULS, Strategy
 from lcplan.workload import Workload
 from planner.rules.interface import Rule
 
 Kind = Literal["gpu", "tpu", "cpu"]
-KnobName = Literal["scheme", "remat", "backend", "gather_dtype", "reduce_dtype", "moments_dtype"]
-KNOB_NAMES: tuple[KnobName, ...] = ("scheme", "remat", "backend", "gather_dtype", "reduce_dtype", "moments_dtype")
+KnobName = Literal["scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype"]
+KNOB_NAMES: tuple[KnobName, ...] = (
+    "scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,12 @@ def as_is(*values: str) -> dict[str, tuple[str, ...]]:
 def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The values ``of`` run as ``first``, or as one of ``others`` where that does not fit."""
     return dict.fromkeys(of, (first, *others))
+
+
+def no_ring_matmul(trainer: str) -> Knob:
+    """The products over tensor of a trainer that has no collective matmul of its own."""
+    ways = instead("off", of=COLLECTIVE_MATMULS)
+    return Knob(ways, f"lcplan knows no key by which {trainer} cuts its products into pieces")
 
 
 def besides(*policies: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from lcplan.strategy import SCHEMES, Strategy
 from planner.measure.backends import backend_verdict
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import keeps_more, kv_heads_rule, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
 
 JAX = "0.11.2"
 MODEL_TYPES: Mapping[str, str] = MappingProxyType({"llama": "llama", "mistral": "llama", "qwen2": "qwen", "qwen3": "qwen3"})
@@ -36,6 +36,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
             "gradient_checkpointing is true or false here; its saved names are not lcplan's",
         ),
         "backend": Knob(backends, f"jax {jax}, which Levanter runs on here, does not have this backend"),
+        "collective_matmul": no_ring_matmul("Levanter"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mp casts the parameters to bf16 before they are used"),
         "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "gradients are those of the bf16 parameters"),
         "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow the fp32 parameters"),

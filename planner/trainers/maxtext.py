@@ -19,7 +19,7 @@ from lcplan.remat import LAYER_IN, REMAT_POLICIES
 from lcplan.strategy import AXIS_ORDERS, Strategy
 from planner.measure.backends import backend_verdict
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead, no_ring_matmul
 
 JAX = "0.11.2"
 DECODER_BLOCKS: Mapping[str, str] = MappingProxyType(
@@ -57,6 +57,7 @@ def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only, and lcplan writes no context_usp_ulysses axis"),
         "remat": Knob(as_is(*REMAT_POLICIES)),
         "backend": Knob(_backends(jax), f"jax {jax}, which MaxText runs on here, does not have this backend"),
+        "collective_matmul": no_ring_matmul("MaxText"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "weights are cast to dtype before they are gathered"),
         "reduce_dtype": Knob(
             {"bf16": ("bf16",), "fp32": ("bf16",)},

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, only_nccl, two_chunks_rule, ulysses_kv_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -36,6 +36,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("Megatron"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "parameters are kept and gathered in bf16"),
         "reduce_dtype": Knob(as_is("bf16", "fp32")),
         "moments_dtype": Knob(as_is("bf16", "fp32")),

@@ -8,7 +8,7 @@ from typing import get_args
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import BACKENDS, SCHEMES, Dtype
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype
 from planner.measure.backends import GPU_BACKENDS, backend_verdict
 from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, instead
 
@@ -23,6 +23,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "scheme": Knob(as_is(*SCHEMES)),
         "remat": Knob(as_is(*REMAT_POLICIES)),
         "backend": Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, f"jax {jax} does not have this backend"),
+        "collective_matmul": Knob(as_is(*COLLECTIVE_MATMULS)),
         "gather_dtype": dtypes,
         "reduce_dtype": dtypes,
         "moments_dtype": dtypes,

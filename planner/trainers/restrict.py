@@ -15,8 +15,13 @@ from planner.filters import Filters
 from planner.rules.interface import Mask, Rule
 from planner.trainers.interface import KNOB_NAMES, Knob, KnobName, Trainer
 
-GRID_DEFAULTS: dict[KnobName, str] = {"gather_dtype": "bf16", "reduce_dtype": "fp32", "moments_dtype": "fp32"}
-"""What the space takes for a dtype that no filter names."""
+GRID_DEFAULTS: dict[KnobName, str] = {
+    "collective_matmul": "off",
+    "gather_dtype": "bf16",
+    "reduce_dtype": "fp32",
+    "moments_dtype": "fp32",
+}
+"""What the space takes for a knob that no filter names."""
 
 
 def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec) -> Filters:

@@ -16,7 +16,7 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead
+from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -32,6 +32,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
         ),
         "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("torchtitan"),
         "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mixed_precision_param is what it computes in, too"),
         "reduce_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "mixed_precision_reduce takes float32 only"),
         "moments_dtype": Knob(

@@ -12,6 +12,7 @@ from cost_models.attention_pass import attention_pass_seconds
 from cost_models.estimate import EstimateTable, estimate
 from cost_models.layer_pass import layer_pass_seconds
 from cost_models.layout import Floats
+from cost_models.product_pass import product_pass_seconds
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from cost_models.torch_memory import RESERVED_OF_ALLOCATED
@@ -47,6 +48,9 @@ def _priced(setting: Setting, table: StrategyTable, *, part: Part, memory_figure
         return _steps(setting, table, memory_figure=memory_figure)
     if part.startswith("layer"):
         return _layer(setting, table, part=part)
+    if part in ("up-product", "feed-forward"):
+        seconds = product_pass_seconds(setting, table, feed_forward=part == "feed-forward")
+        return [{name: {"step_s": float(value)} for name in CONVENTIONS} for value in seconds]
     return _attention(setting, table, part=part)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lcplan.frozen import Frozen
-from lcplan.strategy import Dtype
+from lcplan.strategy import CollectiveMatmul, Dtype
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -18,8 +18,18 @@ FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 MemoryFigure = Literal["executable", "allocated", "reserved", "device"]
 """What a source's peak bytes are: the executable's own need, the allocator's peak, its pool, or all that the device holds."""
 
-Part = Literal["step", "attention", "attention-forward", "attention-backward", "layer-forward", "layer-backward"]
-"""What a source timed: a train step, one layer's attention with the communication of its scheme, or one whole layer."""
+Part = Literal[
+    "step",
+    "attention",
+    "attention-forward",
+    "attention-backward",
+    "layer-forward",
+    "layer-backward",
+    "up-product",
+    "feed-forward",
+]
+"""What a source timed: a train step, one layer's attention with the communication of its scheme, one whole layer,
+or of its feed-forward the product in, or both products, forward, with the communication over tensor."""
 
 Quantity = Literal["step_s", "tokens_per_s_per_device", "tflop_per_s_per_device", "peak_bytes", "fits"]
 QUANTITIES: tuple[Quantity, ...] = ("tflop_per_s_per_device", "tokens_per_s_per_device", "step_s", "peak_bytes", "fits")
@@ -66,6 +76,7 @@ class RowStrategy(Frozen):
     backend: str | None = None
     microbatches: Count | None = None
     loss_chunk_tokens: Count | None = None
+    collective_matmul: CollectiveMatmul | None = None
     gather_dtype: Dtype | None = None
     reduce_dtype: Dtype | None = None
     moments_dtype: Dtype | None = None

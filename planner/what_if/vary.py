@@ -10,7 +10,7 @@ from typing import Any, get_args
 from lcplan.errors import BadInputError
 from lcplan.hardware import Figure, HardwareSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import AXES, BACKENDS, SCHEMES, Dtype, Switch
+from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype, Switch
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 from planner.filters import AxisFilter, Filters
@@ -232,6 +232,7 @@ _KNOBS: dict[str, tuple[str, ...]] = {
     "remat": tuple(REMAT_POLICIES),
     "scheme": SCHEMES,
     "backend": BACKENDS,
+    "collective-matmul": COLLECTIVE_MATMULS,
     "moments-dtype": _DTYPES,
     "gather-dtype": _DTYPES,
     "reduce-dtype": _DTYPES,

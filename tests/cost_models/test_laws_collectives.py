@@ -56,6 +56,18 @@ def test_more_tensor_ranks_than_kv_heads_gather_their_weights_over_tensor_too(to
     assert uses["weights", "all-gather"] == ("fsdp", 2 * 128, 2 * 2)
 
 
+def test_collective_matmuls_send_pieces_and_leave_the_embedding_alone(toy):
+    # tensor 4: 64 tokens x D 8 in bf16, of which a piece is a quarter; 6 + 5 gathers and scatters on 2 layers, 3 hops each
+    off = found(toy, Strategy(mesh=Mesh(tensor=4)))
+    on = found(toy, Strategy(mesh=Mesh(tensor=4), collective_matmul="one-way"))
+    rows = off["stream", "all-gather"][1]
+    assert on["stream-ring", "collective-permute"] == ("tensor", rows / 4, (6 + 5) * 2 * 3)
+    assert on["stream", "all-gather"] == on["stream", "reduce-scatter"] == ("tensor", rows, 1)
+    assert on == found(toy, Strategy(mesh=Mesh(tensor=4), collective_matmul="two-way"))
+    moved = off["stream", "all-gather"][2] + off["stream", "reduce-scatter"][2] - 2
+    assert 3 / 4 * rows * moved == rows / 4 * on["stream-ring", "collective-permute"][2]  # as much as a ring algorithm sends
+
+
 def test_ulysses_and_all_gather_have_no_permutes(toy):
     for scheme in ("ulysses", "all-gather"):
         ops = {use.op for use in collectives(toy, Strategy(mesh=Mesh(context=2), scheme=scheme))}

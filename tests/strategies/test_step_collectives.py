@@ -44,7 +44,12 @@ class Table(Counter):
     def stream_and_loss(self):
         s, rows = self.s, self.s.tokens * MODEL.d_model
         scatters = 4 * self.passes + self.passes * ("attention_out" not in s.saved) + s.microbatches
-        self.add("all-gather", ("tensor",), (6 * self.passes + s.microbatches) * rows + s.microbatches * rows)
+        gathers = 6 * self.passes + s.microbatches
+        if s.strategy.collective_matmul != "off":
+            hops = (gathers + scatters - 2 * s.microbatches) * (s.tensor - 1)
+            self.add("collective-permute", ("tensor",), hops * rows / s.tensor)
+            gathers = scatters = s.microbatches
+        self.add("all-gather", ("tensor",), gathers * rows + s.microbatches * rows)
         self.add("reduce-scatter", ("tensor",), scatters * rows + s.microbatches * rows)
         self.add("all-reduce", ("tensor",), 3 * s.tokens * s.microbatches)
 
@@ -104,6 +109,8 @@ FAST = [
     strategy("ulysses-ring", ulysses=2, context=4, tensor=2),
     strategy("ring", context=2, tensor=4),  # more tensor ranks than KV heads
     strategy("ulysses", context=4, tensor=2),  # more context ranks than a rank's KV heads
+    strategy("ring", context=2, tensor=4, collective_matmul="one-way", microbatches=2),
+    strategy("ring", "minimal", context=2, tensor=4, collective_matmul="two-way"),
 ]
 
 

@@ -47,6 +47,10 @@ FAST = [
     (PLAIN, strategy("ring-zigzag", context=2, tensor=2, remat="offload-attention")),
     (RICH, strategy("ring", context=2, tensor=2, remat="offload-dots")),
     (PLAIN, strategy("ring", context=2, fsdp=2, remat="dots")),
+    (PLAIN, strategy("ring-zigzag", context=2, tensor=2, collective_matmul="one-way", microbatches=2)),
+    (PLAIN, strategy("ring", context=2, tensor=4, collective_matmul="two-way", remat="minimal")),
+    (RICH, strategy("ring", fsdp=2, tensor=4, collective_matmul="one-way", remat="none")),  # two tensor ranks share a KV head
+    (RICH, strategy(tensor=8, collective_matmul="two-way")),  # four do
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8)),
     (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head

@@ -33,6 +33,13 @@ CASES = [
     ("heads", {"model": "qwen2.5-7b"}, {"tensor": 8}, "tensor=8 does not divide heads=28", {"tensor": 4}),
     ("kv-heads", {"model": "qwen2.5-7b", "hw": "gb200-nvl72"}, {"tensor": 14}, "neither divides kv_heads=4", {"tensor": 28}),
     (
+        "collective-matmul",
+        {},
+        {"tensor": 4, "collective_matmul": "one-way", "sharding_mode": "auto"},
+        "written out in sharding_mode=manual only",
+        {"tensor": 4, "collective_matmul": "one-way"},
+    ),
+    (
         "host-link",
         {"hw": "tpu-7x-128", "batch": 1},
         {"context": 16, "backend": "ici", "remat": "offload-layer-in"},

@@ -1,0 +1,106 @@
+"""Collective matmul: a product and the collective over tensor beside it, cut into one piece a rank that go round the ring.
+
+Instead of a gather and then a product, the rows travel and each piece is multiplied when it is there (``visits``); instead of
+a product and then a reduce-scatter, the sums travel and each rank adds what it has for the rank where they end (``scattered``).
+A piece's place is its *offset*: of rank r, offset o is the piece of rank ``(r - o) mod t``, so that every rank runs the same
+program and nothing is sliced by rank. Two-way, half of the pieces travel either way round at once: as many hops, half as long
+a journey.
+
+Inside ``shard_map``: all lengths are local. R rows of the residual stream on each of t ranks, U = t R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from lcplan.strategy import CollectiveMatmul
+from strategies.mesh import TENSOR
+
+Pieces = tuple[Float[Array, "R ..."], ...]
+"""One piece of each rank, by offset: the whole is ``U ...``."""
+
+
+def rings(ways: CollectiveMatmul) -> bool:
+    """Whether products over the tensor axis go round a ring here."""
+    return ways != "off" and lax.axis_size(TENSOR) > 1
+
+
+def journeys(ranks: int, ways: CollectiveMatmul) -> tuple[int, int]:
+    """Hops towards higher ranks and towards lower ones; together every other rank is reached.
+
+    >>> journeys(8, "one-way"), journeys(8, "two-way")
+    ((7, 0), (4, 3))
+    """
+    up = ranks - 1 if ways == "one-way" else ranks // 2
+    return up, ranks - 1 - up
+
+
+def _hop(x: Float[Array, "..."], step: int) -> Float[Array, "..."]:
+    size = lax.axis_size(TENSOR)
+    return lax.ppermute(x, TENSOR, [(rank, (rank + step) % size) for rank in range(size)])
+
+
+def visits(x_RD: Float[Array, "R D"], ways: CollectiveMatmul) -> Iterator[tuple[int, Float[Array, "R D"]]]:
+    """Every rank's rows with their offset, in the order in which they arrive; the next hop is issued before a piece is given.
+
+    One-way, offset o arrives with hop o. Two-way, offset -o comes the other way at the same time.
+    """
+    size = lax.axis_size(TENSOR)
+    up, down = journeys(size, ways)
+    here = {1: (0, x_RD), -1: (0, x_RD)}
+    yield_next = [(0, x_RD)]
+    for hop in range(1, max(up, down) + 1):
+        coming = []
+        for step, hops in ((1, up), (-1, down)):
+            if hop <= hops:
+                offset, piece = here[step]
+                here[step] = offset + step, _hop(piece, step)
+                coming.append(here[step])
+        yield from yield_next
+        yield_next = [(offset % size, piece) for offset, piece in coming]
+    yield from yield_next
+
+
+def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul) -> Float[Array, "R D"]:
+    """The sum over ranks of what each has for this one: ``part(o)`` is this rank's share of the rows of offset o.
+
+    Sums set out at the farthest rank. A product does not wait for the sum that it joins, so that the hop runs beside it.
+    """
+    size = lax.axis_size(TENSOR)
+    up, down = journeys(size, ways)
+    sums: dict[int, Array] = {}
+    for hop in range(max(up, down), 0, -1):
+        for step, hops in ((1, up), (-1, down)):
+            if hop <= hops:
+                own = _apart(part((-step * hop) % size))
+                sums[step] = _hop(own if hop == hops else sums[step] + own, step)
+    total = _apart(part(0))
+    for arrived in sums.values():
+        total = total + arrived
+    return total
+
+
+def _apart(product: Float[Array, "R D"]) -> Float[Array, "R D"]:
+    """Not to be merged with the sum that follows: a product that starts from a sum would wait for its hop."""
+    return lax.optimization_barrier(product)
+
+
+def joined(pieces: Sequence[Float[Array, "R ..."]]) -> Float[Array, "U ..."]:
+    """All ranks' pieces as rows in order: offset o of rank r is block ``(r - o) mod t``."""
+    own, size = lax.axis_index(TENSOR), len(pieces)
+    rows = pieces[0].shape[0]
+    whole = jnp.empty((size * rows, *pieces[0].shape[1:]), pieces[0].dtype)
+    for offset, piece in enumerate(pieces):
+        whole = lax.dynamic_update_slice_in_dim(whole, piece, (own - offset) % size * rows, axis=0)
+    return whole
+
+
+def parted(whole: Float[Array, "U ..."]) -> Pieces:
+    """The inverse of ``joined``."""
+    own, size = lax.axis_index(TENSOR), lax.axis_size(TENSOR)
+    rows = whole.shape[0] // size
+    return tuple(lax.dynamic_slice_in_dim(whole, (own - offset) % size * rows, rows, axis=0) for offset in range(size))

@@ -1,0 +1,65 @@
+"""Collective matmul: hops beside products, worked by hand, and the published figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.estimate import estimate
+from cost_models.layout import Layout
+from cost_models.rates import rates_for
+from cost_models.ring_matmul import RingMatmul
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.strategy import COLLECTIVE_MATMULS, Mesh, Strategy
+from lcplan.workload import Workload
+
+
+def setting_of(machine="tpu-v5e-8", seq=8192):
+    spec = hardware(machine)
+    return Setting(model("llama3-8b"), spec, Workload(seq_len=seq, global_batch=1), spec.usable_bytes)
+
+
+def ring_of(ways, *, hop_s, tensor=8):
+    setting = setting_of()
+    layout = Layout(setting, StrategyTable.from_strategies([Strategy(mesh=Mesh(tensor=tensor), collective_matmul=ways)]))
+    rates = rates_for(setting)
+    unit = replace(rates, gemm=replace(rates.gemm, value=1e12), hbm=replace(rates.hbm, value=1e30))
+    return RingMatmul(layout, unit, np.array([hop_s]))
+
+
+def test_a_hop_that_outlasts_its_product_is_exposed_by_the_difference():
+    # 8192 / 8 = 1024 rows and 10^9 / 2048 elements: 2 x 1024 x 488281.25 = 10^9 FLOP a piece, 1 ms
+    elements = np.array([1e9 / 2048])
+    assert ring_of("one-way", hop_s=5e-3).extra_seconds(elements, sums=False)[0] == pytest.approx(7 * 4e-3)
+    # two-way: 4 rounds, the first beside one product and three beside two
+    assert ring_of("two-way", hop_s=5e-3).extra_seconds(elements, sums=False)[0] == pytest.approx(4e-3 + 3 * 3e-3)
+
+
+def test_a_hop_that_its_product_hides_costs_nothing():
+    for ways in ("one-way", "two-way"):
+        assert ring_of(ways, hop_s=0.9e-3).extra_seconds(np.array([1e9 / 2048]), sums=False)[0] == pytest.approx(0.0)
+
+
+def test_two_ranks_have_one_hop_whichever_way():
+    both = [ring_of(ways, hop_s=9e-3, tensor=2).extra_seconds(np.array([1e6]), sums=True)[0] for ways in ("one-way", "two-way")]
+    assert both[0] == both[1] > 0
+
+
+def test_without_a_tensor_axis_the_knob_changes_nothing():
+    steps = [Strategy(mesh=Mesh(fsdp=8), collective_matmul=ways) for ways in COLLECTIVE_MATMULS]
+    spec = hardware("tpu-v5e-8")
+    setting = Setting(model("llama3-8b"), spec, Workload(seq_len=8192, global_batch=8), spec.usable_bytes)
+    assert len(set(estimate(setting, StrategyTable.from_strategies(steps)).step_s.tolist())) == 1
+
+
+@pytest.mark.parametrize("machine", ["tpu-v5e-8", "gb200-nvl72", "dgx-h100"])
+def test_long_rows_gain_both_ways_at_once(machine):
+    steps = [Strategy(mesh=Mesh(tensor=8), collective_matmul=ways) for ways in COLLECTIVE_MATMULS]
+    priced = estimate(setting_of(machine, seq=65536), StrategyTable.from_strategies(steps))
+    off, one, two = priced.time_s["comm_tensor"]
+    assert two < off
+    assert two <= one
+    assert machine == "tpu-v5e-8" or one < off  # on a TPU an all-gather drives more links than one way round a ring
+    assert np.ptp(priced.total_bytes) == 0
