@@ -98,5 +98,5 @@ def _microbatches(choice: Choice, *, sequences: float) -> int:
 
 def _knobs(facts: Facts) -> dict[str, Any]:
     strategy = facts.row.strategy
-    names = ("loss_chunk_tokens", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype")
+    names = ("ulysses", "loss_chunk_tokens", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype")
     return {name: value for name in names if (value := getattr(strategy, name)) is not None}

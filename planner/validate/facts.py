@@ -60,10 +60,21 @@ def facts_of(row: Row, specs: Specs) -> Facts:
         raise BadInputError(
             f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
         )
+    _check_exchange(row, context=mesh.get("context", 1))
     program = specs.program(row)
     if isinstance(row.strategy.remat, tuple):
         program = program.model_copy(update={"saved": row.strategy.remat})
     return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+
+
+def _check_exchange(row: Row, *, context: int) -> None:
+    """Ranks that exchange heads are of scheme ``ulysses-ring`` and divide the context axis."""
+    ranks = row.strategy.ulysses
+    if ranks is not None and (row.strategy.scheme != "ulysses-ring" or context % ranks):
+        raise BadInputError(
+            f"row {row.id}: ulysses={ranks} needs scheme ulysses-ring (here {row.strategy.scheme}) and a context it divides"
+            f" (here {context}); leave it out for other schemes"
+        )
 
 
 def _excuse(row: Row) -> None:

@@ -73,6 +73,7 @@ class RowStrategy(Frozen):
     mesh: RowMesh = RowMesh()
     scheme: str | None = None
     remat: str | tuple[str, ...] | None = None
+    ulysses: Count | None = None
     backend: str | None = None
     microbatches: Count | None = None
     loss_chunk_tokens: Count | None = None

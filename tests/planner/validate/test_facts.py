@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from made import data, row
@@ -9,8 +10,9 @@ from planner.validate.choices import Cases, choices
 from planner.validate.excuse import NotModelledError
 from planner.validate.facts import facts_of
 from planner.validate.read import table_of
+from planner.validate.run import validate
 from planner.validate.specs import Specs, trainer_of
-from planner.validate.table import Source
+from planner.validate.table import PublishedTable, Source
 
 
 def facts(tmp_path, **changes):
@@ -163,3 +165,11 @@ def test_a_row_that_states_no_program_has_the_sources_trainer(tmp_path):
     table = table_of(data(row()), "t")
     found = facts_of(table.rows[0], Specs("made", tmp_path, unstated="megatron"))
     assert found.program == PROGRAMS["megatron"]
+
+
+@pytest.mark.parametrize(("scheme", "ulysses"), [("ring", 4), ("ulysses-ring", 3)])
+def test_ranks_that_exchange_heads_belong_to_one_scheme_and_divide_context(scheme, ulysses):
+    mesh = {"data": 1, "fsdp": 1, "context": 8, "tensor": 1, "expert": 1, "pipe": 1}
+    made = data(row(mesh=mesh, strategy={"scheme": scheme, "ulysses": ulysses}))
+    with pytest.raises(BadInputError, match=f"ulysses={ulysses} needs scheme ulysses-ring"):
+        validate(PublishedTable.model_validate(made), Path())
