@@ -4,10 +4,12 @@ import pytest
 
 from cost_models.table import StrategyTable
 from lcplan import catalog
+from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
 from lcplan.strategy import Mesh, Strategy
 from lcplan.units import GIB
 from lcplan.workload import Workload
 from planner.analyse import analyse, setting_of
+from planner.filters import Filters
 from planner.request import make_request
 from planner.screen import broken_rules
 from planner.single import price
@@ -66,12 +68,17 @@ def test_256k_without_context_parallelism_fits_no_zero_setting():
     """Ascend/pytorch#101: Qwen3-4B at 256k on 8 devices of 64 GB under ZeRO-3 ran out of memory.
 
     Nothing there shards the sequence. The residual stream alone, kept once a layer, is 36 x 262144 x 2560 x 2 bytes = 45 GiB.
+    Activations were not offloaded there, so the space asked here holds the policies that keep all on the device.
     """
     request = _request("qwen3-4b", "dgx-a100-80", seq=262144, batch=8, budget_bytes=64 * 10**9)
     estimate = price(request, Strategy(mesh=Mesh(fsdp=8), loss_chunk_tokens=4096)).estimate
     assert estimate["memory_bytes"]["saved_activations"] == pytest.approx(45.0 * GIB, rel=0.01)
     assert not estimate["fits"]
-    sharded = analyse(request.model_copy(update={"devices": 8}), ("nccl",))
+    on_device = Filters(remat=tuple(name for name in GRID_POLICIES if not REMAT_POLICIES[name].offloaded))
+    sharded = analyse(request.model_copy(update={"devices": 8, "filters": on_device}), ("nccl",))
+    zero_alone = (sharded.table.context == 1) & (sharded.table.tensor == 1)
+    assert zero_alone.any()
+    assert not sharded.estimates.fits[zero_alone].any()
     best = next(sharded.survivors())
     assert best.strategy.mesh.context > 1
 
