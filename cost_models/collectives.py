@@ -5,51 +5,22 @@ The list is docs/step.md's table, row by row. A test holds it against the collec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
-
 import numpy as np
 
+from cost_models.expert_collectives import expert_terms
 from cost_models.flops import recomputed_matrix_parameters
-from cost_models.layout import Bools, Floats, Layout
+from cost_models.layout import Floats, Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.collective import CollectiveUse, Op
+from cost_models.term import Term, on
+from lcplan.collective import CollectiveUse
 from lcplan.strategy import AXES, AxisName, Strategy
-
-Part = Literal["neighbours", "groups"]
-"""Of the context axis: the ranks of one exchange of heads; or one rank of each such group (all, where nothing exchanges)."""
-
-Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
-"""What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
 
 STREAM_RING = "stream-ring"
 """Purpose of the permutes of collective matmuls."""
 
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
 """XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
-
-    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member.
-    """
-
-    op: Op
-    axes: tuple[AxisName, ...]
-    purpose: str
-    bytes: Floats
-    calls: Floats
-    schedule: Schedule
-    part: Part | None = None
-
-    @cached_property
-    def used(self) -> Bools:
-        """Rows that make at least one call."""
-        return self.calls > 0
 
 
 def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
@@ -91,12 +62,8 @@ def terms_of(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives.
     """
-    return [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
-
-
-def _on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:
-    """``calls`` where the group of ``axes`` has more than one member, else 0."""
-    return np.multiply(calls, layout.members(axes) > 1, dtype=np.float64)
+    dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
+    return [*dense, *expert_terms(layout)]
 
 
 def _weights(layout: Layout) -> list[Term]:
@@ -104,16 +71,17 @@ def _weights(layout: Layout) -> list[Term]:
     passes = model.layers * layout.microbatches
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
-    shared = (model.layer_matrix_parameters - spread * layout.kv_spread) / t
+    dense = model.attention_matrix_parameters + (0 if model.experts else model.dense_matrix_parameters)
+    shared = (dense - spread * layout.kv_spread) / t
     apart = np.where(layout.kv_spread, spread, 0.0)
     terms = []
     for axes, elements, name in (
         (layout.weight_axes, shared, "weights"),
         ((*layout.weight_axes, "tensor"), apart, "key-value-weights"),
     ):
-        on = _on(axes, passes, layout=layout) * (elements > 0)
-        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * on, "prefetch"))
-        terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, on, "behind-backward"))
+        calls = on(axes, passes, layout=layout) * (elements > 0)
+        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * calls, "prefetch"))
+        terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, calls, "behind-backward"))
     return terms
 
 
@@ -121,7 +89,7 @@ def _tables(layout: Layout) -> list[Term]:
     """Embedding and head; a tied head gathers the one table a second time."""
     model = layout.setting.model
     elements = layout.vocab_width * model.d_model
-    calls = _on(layout.weight_axes, 2 * layout.microbatches, layout=layout)
+    calls = on(layout.weight_axes, 2 * layout.microbatches, layout=layout)
     return [
         Term("all-gather", layout.weight_axes, "tables", layout.gather_bytes * elements, calls, "exposed"),
         Term("reduce-scatter", layout.weight_axes, "tables", layout.reduce_bytes * elements, calls, "exposed"),
@@ -139,8 +107,8 @@ def _stream(layout: Layout) -> list[Term]:
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
     whole = 1.0 - layout.ring_matmuls
-    gathers = _on(tensor, whole * inputs * layers + layout.microbatches, layout=layout)
-    scatters = _on(tensor, whole * (4 + again) * layers + layout.microbatches, layout=layout)
+    gathers = on(tensor, whole * inputs * layers + layout.microbatches, layout=layout)
+    scatters = on(tensor, whole * (4 + again) * layers + layout.microbatches, layout=layout)
     hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
     return [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
@@ -151,7 +119,7 @@ def _stream(layout: Layout) -> list[Term]:
 
 def _loss(layout: Layout) -> list[Term]:
     tensor: tuple[AxisName, ...] = ("tensor",)
-    calls = _on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
+    calls = on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
     hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
     return [
         Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
@@ -207,19 +175,19 @@ def _step(layout: Layout) -> list[Term]:
     """Once a step: gradients over what replicates matrices, vectors over everything that replicates them, scalars."""
     model = layout.setting.model
     vectors = 4.0 * (model.layers * model.layer_vector_parameters + model.d_model)
-    everywhere: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor")
+    everywhere: tuple[AxisName, ...] = ("data", *layout.state_axes, "tensor")
     return [
         Term(
             "all-reduce",
             everywhere,
             "vectors",
             np.full(len(layout.table), vectors),
-            _on(everywhere, 1.0, layout=layout),
+            on(everywhere, 1.0, layout=layout),
             "exposed",
         ),
         *_gradients(layout),
         Term(
-            "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), _on(everywhere, 2.0, layout=layout), "exposed"
+            "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), on(everywhere, 2.0, layout=layout), "exposed"
         ),
     ]
 
@@ -230,7 +198,7 @@ def _gradients(layout: Layout) -> list[Term]:
     elements = (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
     size = (2.0 if program.pure_bf16 else 4.0) * elements
     axes = layout.gradient_axes
-    once = _on(axes, 1.0, layout=layout)
+    once = on(axes, 1.0, layout=layout)
     if program.optimizer_over == "weights":
         return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
     updated = layout.activation_bytes * elements

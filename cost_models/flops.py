@@ -13,15 +13,16 @@ BACKWARD_OF_FORWARD = 2.0
 
 
 def matrix_flop_per_token(model: ModelSpec) -> float:
-    """Work of all matrix products on one token, forward and backward: 6 FLOP a parameter.
+    """Work of all matrix products on one token, forward and backward: 6 FLOP a parameter that the token meets.
 
     ``6 (L P_layer + V D)``: two FLOP a multiply-add, once forward and twice backward. The head counts, the embedding
-    look-up does not; attention's own products are ``attention_flop_per_sequence``.
+    look-up does not; attention's own products are ``attention_flop_per_sequence``. Of experts those count that a token is
+    sent to, and the router.
 
     Parameters
     ----------
     model : ModelSpec
-        Dense decoder.
+        Decoder.
 
     Returns
     -------
@@ -40,7 +41,7 @@ def matrix_flop_per_token(model: ModelSpec) -> float:
     >>> matrix_flop_per_token(llama) / 6 == 32 * 218103808 + 128256 * 4096
     True
     """
-    return 6.0 * (model.layers * model.layer_matrix_parameters + model.vocab * model.d_model)
+    return 6.0 * (model.layers * model.active_layer_matrix_parameters + model.vocab * model.d_model)
 
 
 def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: bool = True) -> float:
@@ -153,21 +154,21 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
 
 def _recomputed(layout: Layout) -> Floats:
     model = layout.setting.model
+    width = model.d_ff if model.experts is None else model.experts.active * model.experts.d_ff
     sizes = {
         "query": model.heads * model.head_dim,
         "key": model.kv_heads * model.head_dim,
         "value": model.kv_heads * model.head_dim,
         "attention_out": model.heads * model.head_dim,
-        "gate": (model.up_matrices - 1) * model.d_ff,
-        "up": model.d_ff,
+        "gate": (model.up_matrices - 1) * width,
+        "up": width,
     }
-    total = np.zeros(len(layout.table))
+    total = np.full(len(layout.table), float(model.router_parameters))
     for name, width in sizes.items():
         total = total + float(model.d_model * width) * ~layout.saves(name)
     if layout.setting.program.repeats == "whole-layer":
-        total = total + (total == model.layer_matrix_parameters - model.d_model * model.d_ff) * float(
-            model.d_model * model.d_ff
-        )
+        last = float(model.d_model * width)
+        total = total + (total == model.active_layer_matrix_parameters - last) * last
     return total
 
 

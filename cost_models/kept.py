@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.experts import ExpertLayout
 from cost_models.layout import Floats, Layout
 from lcplan.remat import LAYER_IN, NAMED_TENSORS
 
@@ -36,10 +37,18 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
         "context": token * layout.query_width,
         "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
         "attention_out": stream,
-        "gate": token * layout.ff_width,
-        "up": token * layout.ff_width,
+        **_fed(layout),
     }
     return {LAYER_IN: stream, **{name: sizes[name] * layout.saves(name) for name in NAMED_TENSORS}}
+
+
+def _fed(layout: Layout) -> dict[str, Floats]:
+    """What the feed-forward names: of all tokens, or of the rows that came to a rank's experts."""
+    if layout.setting.model.experts is None:
+        wide = layout.activation_bytes * layout.tokens * layout.ff_width
+        return {"gate": wide, "up": wide, "dispatched": np.zeros_like(wide)}
+    row = layout.activation_bytes * ExpertLayout(layout).rows
+    return {"gate": row * layout.ff_width, "up": row * layout.ff_width, "dispatched": row * layout.setting.model.d_model}
 
 
 def on_device_bytes(layout: Layout) -> Floats:

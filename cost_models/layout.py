@@ -105,13 +105,24 @@ class Layout:
 
     @cached_property
     def weight_shards(self) -> Floats:
-        """Devices that one all-gather of weights joins: f c, or f alone for a program that shards weights so."""
+        """Devices that one all-gather of weights joins: f c e, or f alone for a program that shards weights so."""
         return self.members(self.weight_axes)
 
     @property
     def weight_axes(self) -> tuple[AxisName, ...]:
         """Axes over which weights are sharded and gathered, tensor apart."""
-        return ("fsdp", "context") if self.setting.program.weights_over == "fsdp+context" else ("fsdp",)
+        context: tuple[AxisName, ...] = ("context",) if self.setting.program.weights_over == "fsdp+context" else ()
+        return ("fsdp", *context, *self._expert_axis)
+
+    @property
+    def _expert_axis(self) -> tuple[AxisName, ...]:
+        """With experts their axis; to all that is not an expert it is one more axis of data and of state."""
+        return () if self.setting.model.experts is None else ("expert",)
+
+    @property
+    def state_axes(self) -> tuple[AxisName, ...]:
+        """Axes other than data and tensor."""
+        return ("fsdp", "context", *self._expert_axis)
 
     @property
     def gradient_axes(self) -> tuple[AxisName, ...]:
@@ -120,7 +131,7 @@ class Layout:
 
     @cached_property
     def state_shards(self) -> Floats:
-        """Devices over which a matrix and its optimizer state are split: f c t."""
+        """Devices over which a matrix and its optimizer state are split: f c e t, an expert's as any other's."""
         return self.weight_shards * self.tensor
 
     @cached_property
@@ -135,8 +146,8 @@ class Layout:
 
     @cached_property
     def sequences(self) -> Floats:
-        """Sequences of one microbatch that a device works on: b = B / (d f M)."""
-        return self.setting.workload.global_batch / (self.data * self.fsdp * self.microbatches)
+        """Sequences of one microbatch that a device works on: b = B / (d f e M)."""
+        return self.setting.workload.global_batch / (self.members(("data", "fsdp", *self._expert_axis)) * self.microbatches)
 
     @cached_property
     def local_length(self) -> Floats:
@@ -165,8 +176,9 @@ class Layout:
 
     @cached_property
     def ff_width(self) -> Floats:
-        """Feed-forward features of a device: F / t."""
-        return self.setting.model.d_ff / self.tensor
+        """Feed-forward features of a device: F / t, of an expert where the model has some."""
+        experts = self.setting.model.experts
+        return (self.setting.model.d_ff if experts is None else experts.d_ff) / self.tensor
 
     @cached_property
     def vocab_width(self) -> Floats:

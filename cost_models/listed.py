@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.collectives import Term
 from cost_models.layout import Layout
 from cost_models.network import Network
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from cost_models.term import Term
 from lcplan.collective import CollectiveUse
 from lcplan.strategy import AXES, BACKENDS, Strategy
 

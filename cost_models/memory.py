@@ -13,6 +13,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.expert_liveness import ExpertBackward
 from cost_models.kept import on_device_bytes
 from cost_models.layout import Floats, Layout
 from cost_models.liveness import FP32_BYTES, LayerBackward, Loss
@@ -108,7 +109,7 @@ class StepMemory:
 
     @cached_property
     def _layer(self) -> LayerBackward:
-        return LayerBackward(self.layout)
+        return LayerBackward(self.layout) if self.layout.setting.model.experts is None else ExpertBackward(self.layout)
 
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each of ``PHASES`` holds beyond the persistent state, of those that the hardware has."""

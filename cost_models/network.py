@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.collectives import Part, Term
 from cost_models.layout import Floats, Layout
 from cost_models.rates import CollectiveRate, Rates
 from cost_models.table import ORDERS
+from cost_models.term import Part, Term
 from lcplan.hardware import HardwareSpec, Link
 from lcplan.strategy import AxisName
 
@@ -285,7 +285,8 @@ class Network:
 
     def seconds(self, term: Term) -> Floats:
         """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
-        key = (term.op, (term.axes, term.part))
+        op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no rate of its own is known
+        key = (op, (term.axes, term.part))
         if key not in self._costs:
-            self._costs[key] = call_cost(term.op, self.span(term), hardware=self.layout.setting.hardware, rates=self.rates)
-        return self._costs[key].seconds(term.bytes)
+            self._costs[key] = call_cost(op, self.span(term), hardware=self.layout.setting.hardware, rates=self.rates)
+        return self._costs[key].seconds(term.bytes if term.moved is None else term.moved)

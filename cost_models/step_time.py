@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.attention import exposed_hop_seconds
-from cost_models.collectives import STREAM_RING, Term, terms_of
+from cost_models.collectives import STREAM_RING, terms_of
 from cost_models.contention import by_nccl, hidden_contention_seconds, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputes_attention
 from cost_models.host import host_wait_seconds
@@ -18,6 +18,7 @@ from cost_models.network import Network
 from cost_models.overlap import behind_backward_seconds
 from cost_models.ring_matmul import RingMatmul
 from cost_models.step_work import StepWork
+from cost_models.term import Term
 
 TIME_PARTS: tuple[str, ...] = (
     "gemm",
@@ -29,14 +30,18 @@ TIME_PARTS: tuple[str, ...] = (
     "comm_fsdp",
     "comm_tensor",
     "comm_context",
+    "comm_expert",
     "comm_data",
     "contention",
     "overhead",
 )
 
 
-WEIGHTS = ("weights", "key-value-weights")
+WEIGHTS = ("weights", "key-value-weights", "expert-matrices", "router")
 """Purposes of the collectives of a layer's weights."""
+
+EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-choices")
+"""Purposes of the collectives that bring rows to experts and back."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,19 @@ class StepTime(StepWork):
     def comm_fsdp(self) -> Floats:
         """Weights: what the products of a layer do not hide, and the first matrix, which nothing hides; tables in full."""
         model = self.layout.setting.model
-        first = model.d_model * model.head_dim * model.heads / model.layer_matrix_parameters
+        gathered = model.layer_matrix_parameters if model.experts is None else model.attention_matrix_parameters
+        first = model.d_model * model.head_dim * model.heads / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
         windows = {"all-gather": forward, "reduce-scatter": self.layer_backward_gemm}
         for term, seconds in self.terms_with_seconds:
             if term.purpose in WEIGHTS:
-                exposed = first * seconds + np.maximum((1 - first) * seconds - windows[term.op], 0.0)
+                # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
+                own = first if term.purpose in WEIGHTS[:2] else 0.0
+                exposed = own * seconds + np.maximum((1 - own) * seconds - windows[term.op], 0.0)
                 total = total + term.calls * exposed
+                if model.experts is not None:
+                    windows[term.op] = np.maximum(windows[term.op] - seconds * term.used, 0.0)
         return total
 
     @cached_property
@@ -148,6 +158,11 @@ class StepTime(StepWork):
     def _unhidden(self, term: Term, hop: Floats) -> Floats | float:
         """The second lane's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
         return 0.0 if self.layout.setting.hardware.torus is not None else (term.calls - self._steps(term)) * hop
+
+    @cached_property
+    def comm_expert(self) -> Floats:
+        """Rows to their experts and back: written out before and after the products that need them, so exposed."""
+        return self._of(*EXPERT_ROWS)
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self.passes * self.forward_attention.later

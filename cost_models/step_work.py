@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.attention import RingSteps, ring_steps
+from cost_models.expert_work import expert_copy_bytes, expert_product_seconds
+from cost_models.experts import ExpertLayout
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
@@ -69,17 +71,39 @@ class StepWork:
     @cached_property
     def layer_forward_gemm(self) -> Floats:
         """Products of one layer and microbatch forward."""
-        return self._gemm(float(self.layout.setting.model.layer_matrix_parameters), 1.0)
+        return self._products(1.0)
 
     @cached_property
     def layer_backward_gemm(self) -> Floats:
         """Products of one layer and microbatch backward."""
-        return self._gemm(float(self.layout.setting.model.layer_matrix_parameters), 2.0)
+        return self._products(2.0)
 
     @cached_property
     def layer_again_gemm(self) -> Floats:
         """Products of one layer and microbatch that the backward pass repeats."""
-        return self._gemm(recomputed_matrix_parameters(self.layout), 1.0)
+        repeated = recomputed_matrix_parameters(self.layout)
+        model, experts = self.layout.setting.model, self.layout.setting.model.experts
+        if experts is None:
+            return self._gemm(repeated, 1.0)
+        fed = np.where(self.layout.saves("gate"), 0.0, 1.0) + np.where(self.layout.saves("up"), 0.0, 1.0)
+        dense = repeated - fed * model.d_model * experts.active * experts.d_ff - model.router_parameters
+        return self._gemm(dense + self._router, 1.0) + self._expert_products(fed)
+
+    def _products(self, times: float) -> Floats:
+        """Products of one layer and microbatch, forward (1) or backward (2)."""
+        model = self.layout.setting.model
+        if model.experts is None:
+            return self._gemm(float(model.layer_matrix_parameters), times)
+        dense = self._gemm(model.attention_matrix_parameters + self._router, times)
+        return dense + self._expert_products(3.0 * times, sums=3.0 * (times - 1.0))
+
+    @property
+    def _router(self) -> Floats:
+        """Elements of the router, which every tensor rank multiplies whole, as ``_gemm`` counts them."""
+        return self.layout.setting.model.router_parameters * self.layout.tensor
+
+    def _expert_products(self, products: Floats | float, *, sums: float = 0.0) -> Floats:
+        return expert_product_seconds(self.layout, self.rates, products=products, sums=sums) * self._share
 
     @cached_property
     def forward_attention(self) -> RingSteps:
@@ -95,25 +119,27 @@ class StepWork:
         steps = ring_steps(self.layout, self.rates, backward=backward)
         return RingSteps(steps.first_s * self._share, steps.later_s * self._share, steps.later)
 
-    def _layer_memory(self, stream_passes: float, width_passes: float) -> Floats:
+    def _layer_memory(self, stream_passes: float, width_passes: float, *, which: str) -> Floats:
         """Memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward widths."""
         layout = self.layout
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
         stream = stream_passes * tokens * layout.setting.model.d_model
-        widths = width_passes * layout.tokens * (layout.query_width + layout.kv_width + 1.5 * layout.ff_width)
+        fed = layout.tokens if layout.setting.model.experts is None else ExpertLayout(layout).busiest
+        widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * fed * layout.ff_width)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
         merges = 6.0 * self.forward_attention.later * layout.tokens * layout.query_width
-        return self._memory(layout.activation_bytes * (stream + widths + merges), FORWARD_KERNELS)
+        copies = expert_copy_bytes(layout, which)
+        return self._memory(layout.activation_bytes * (stream + widths + merges) + copies, FORWARD_KERNELS)
 
     @cached_property
     def layer_forward_memory(self) -> Floats:
         """Memory-bound operations of one layer and microbatch forward."""
-        return self._layer_memory(FORWARD_STREAM_PASSES, 2.0)
+        return self._layer_memory(FORWARD_STREAM_PASSES, 2.0, which="forward")
 
     @cached_property
     def _layer_backward_memory(self) -> Floats:
-        return self._layer_memory(BACKWARD_STREAM_PASSES, 4.0)
+        return self._layer_memory(BACKWARD_STREAM_PASSES, 4.0, which="backward")
 
     @property
     def layer_forward(self) -> Floats:

@@ -15,6 +15,7 @@ from lcplan.strategy import (
     AXIS_ORDERS,
     BACKENDS,
     COLLECTIVE_MATMULS,
+    MOE_DISPATCHES,
     SCHEDULERS,
     SCHEMES,
     SHARDING_MODES,
@@ -51,13 +52,14 @@ CODES: dict[str, tuple[object, ...]] = {
     "sharding_mode": SHARDING_MODES,
     "scheduler": SCHEDULERS,
     "bidirectional": SWITCHES,
+    "moe_dispatch": MOE_DISPATCHES,
 }
 """What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
 
 assert tuple(REMAT_POLICIES) == REMATS
 
 _MESH = ("data", "fsdp", "context", "tensor", "expert")
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "moe_room_percent")
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class StrategyTable:
     sharding_mode: Codes
     scheduler: Codes
     bidirectional: Codes
+    moe_dispatch: Codes
+    moe_room_percent: Ints
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in fields(self)}

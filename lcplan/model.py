@@ -7,8 +7,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from lcplan.experts import Experts, LatentAttention
 from lcplan.frozen import Frozen
 
+Family = Literal[
+    "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"
+]
 Count = Annotated[int, Field(gt=0, le=10**8)]
 
 
@@ -28,7 +32,7 @@ class Rope(Frozen):
 
 
 class ModelSpec(Frozen):
-    """A dense Llama-like decoder: RMSNorm, RoPE, grouped-query attention, gated or plain feed-forward.
+    """A Llama-like decoder: RMSNorm, RoPE, grouped-query attention, gated or plain feed-forward, or experts in its place.
 
     Sizes use the legend of docs/notation.md: D ``d_model``, F ``d_ff``, N ``heads``, K ``kv_heads``, H ``head_dim``,
     L ``layers``, V ``vocab``.
@@ -40,7 +44,7 @@ class ModelSpec(Frozen):
 
     name: Annotated[str, Field(min_length=1, max_length=120)]
     source: str = "user"
-    family: Literal["llama", "mistral", "qwen2", "qwen3"] = "llama"
+    family: Family = "llama"
     layers: Annotated[int, Field(gt=0, le=4096)]
     d_model: Count
     d_ff: Count
@@ -56,6 +60,14 @@ class ModelSpec(Frozen):
     """RMSNorm of each query and key head, over H, with one weight of H each a layer (Qwen3)."""
     mlp: Literal["gated", "plain"] = "gated"
     """``gated``: gate, up and down (Llama). ``plain``: up and down alone (GPT-3): the laws price it, no step builds it."""
+    experts: Experts | None = None
+    """A mixture of experts; ``d_ff`` is then the width of the layers that have none, if there are any."""
+    latent: LatentAttention | None = None
+    """Multi-head latent attention; ``kv_heads`` and ``head_dim`` then say nothing."""
+    attention_sinks: bool = False
+    """One learned logit a query head that takes part in the softmax (gpt-oss)."""
+    unplanned: tuple[str, ...] = ()
+    """What else of the model the step does not compute: it is counted exactly, but not planned."""
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     rope: Rope = Rope()
@@ -82,19 +94,77 @@ class ModelSpec(Frozen):
         """Matrices of the feed-forward that read the residual stream: gate and up, or up alone."""
         return 2 if self.mlp == "gated" else 1
 
+    @property
+    def not_planned(self) -> tuple[str, ...]:
+        """Why the model is counted but cannot be planned; empty where it can."""
+        parts = ["multi-head latent attention"] if self.latent else []
+        parts += ["attention sinks"] if self.attention_sinks else []
+        if self.experts is not None:
+            some = self.expert_layers < self.layers
+            parts += [f"{self.layers - self.expert_layers} of {self.layers} layers without experts"] if some else []
+            parts += ["shared experts"] if self.experts.shared_d_ff else []
+            parts += ["biases of experts"] if self.experts.bias or self.experts.router_bias else []
+        return (*parts, *self.unplanned)
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return self.experts.layers_of(self.layers) if self.experts else 0
+
+    @cached_property
+    def attention_matrix_parameters(self) -> int:
+        """Parameters of one layer's q, k, v and o."""
+        if self.latent is not None:
+            return self.latent.matrix_parameters(self.d_model, self.heads)
+        return self.d_model * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+
+    @property
+    def dense_matrix_parameters(self) -> int:
+        """Parameters of gate (unless plain), up and down of a layer without experts."""
+        return (self.up_matrices + 1) * self.d_model * self.d_ff
+
+    @property
+    def expert_matrix_parameters(self) -> int:
+        """Parameters of gate, up and down of one routed expert; 0 without experts."""
+        return (self.up_matrices + 1) * self.d_model * self.experts.d_ff if self.experts else 0
+
+    @property
+    def router_parameters(self) -> int:
+        """Parameters of one layer's router, D E; 0 without experts."""
+        return self.d_model * self.experts.count if self.experts else 0
+
     @cached_property
     def layer_matrix_parameters(self) -> int:
-        """Parameters of one layer's matrices: q, k, v, o, gate (unless plain), up, down."""
-        attention = self.d_model * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        return attention + (self.up_matrices + 1) * self.d_model * self.d_ff
+        """Parameters of one layer's matrices: q, k, v, o, gate (unless plain), up, down; or router and all its experts."""
+        return self.attention_matrix_parameters + self._fed(self.experts.count if self.experts else 0)
+
+    @cached_property
+    def active_layer_matrix_parameters(self) -> int:
+        """Those of them that one token meets."""
+        return self.attention_matrix_parameters + self._fed(self.experts.active if self.experts else 0)
+
+    def _fed(self, experts: int) -> int:
+        """Matrices of a layer's feed-forward with so many of its experts."""
+        if self.experts is None:
+            return self.dense_matrix_parameters
+        shared = (self.up_matrices + 1) * self.d_model * self.experts.shared_d_ff
+        return experts * self.expert_matrix_parameters + self.router_parameters + shared
 
     @cached_property
     def layer_vector_parameters(self) -> int:
-        """Parameters of one layer's vectors: two norms, biases, query and key norms."""
+        """Parameters of one layer's vectors: two norms, biases, query and key norms, sinks."""
+        return self._vectors(self.experts.count if self.experts else 0)
+
+    def _vectors(self, experts: int) -> int:
         count = 2 * self.d_model
         count += (self.heads + 2 * self.kv_heads) * self.head_dim * self.qkv_bias
         count += self.d_model * self.out_bias
         count += (self.up_matrices * self.d_ff + self.d_model) * self.mlp_bias
+        count += self.heads * self.attention_sinks
+        count += self.latent.vector_parameters if self.latent else 0
+        if self.experts is not None:
+            count += experts * (self.up_matrices * self.experts.d_ff + self.d_model) * self.experts.bias
+            count += self.experts.count * self.experts.router_bias * (experts > 0)
         return count + 2 * self.head_dim * self.qk_norm
 
     @cached_property
@@ -105,10 +175,16 @@ class ModelSpec(Frozen):
     @cached_property
     def parameters(self) -> int:
         """Exact parameter count."""
-        layer = self.layer_matrix_parameters + self.layer_vector_parameters
-        return self.layers * layer + self.embedding_parameters + self.d_model
+        return self._counted(self.layer_matrix_parameters + self.layer_vector_parameters)
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
-        """Parameters that one token meets; all of them in a dense model."""
-        return self.parameters
+        """Parameters that one token meets: of experts those that it is sent to; all in a dense model. Tables count whole."""
+        active = self.experts.active if self.experts else 0
+        return self._counted(self.active_layer_matrix_parameters + self._vectors(active))
+
+    def _counted(self, layer: int) -> int:
+        """``layer`` is a layer with experts where the model has any; the others have a dense feed-forward."""
+        dense = self.layers - self.expert_layers if self.experts else 0
+        other = self.attention_matrix_parameters + self.dense_matrix_parameters + self._vectors(0)
+        return (self.layers - dense) * layer + dense * other + self.embedding_parameters + self.d_model

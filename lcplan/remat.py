@@ -37,8 +37,9 @@ NAMED_TENSORS: tuple[str, ...] = (
     "context",  # attention output, B T N/tensor H
     "lse",  # log-sum-exp of the scores, fp32, B N/tensor T
     "attention_out",  # residual stream after attention, B T/tensor D
-    "gate",  # B T F/tensor, before the activation
-    "up",  # B T F/tensor
+    "gate",  # B T F/tensor, before the activation; with experts R F/tensor, R the rows of the expert rank
+    "up",  # B T F/tensor; with experts R F/tensor
+    "dispatched",  # with experts alone: rows as they came to the expert rank, R D
 )
 
 _ATTENTION = ("context", "lse")

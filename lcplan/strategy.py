@@ -20,6 +20,8 @@ Dtype = Literal["bf16", "fp32"]
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 
+MoeDispatch = Literal["dropless", "capacity", "gather"]
+
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
 SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring")
 RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
@@ -33,6 +35,9 @@ SCHEDULERS: tuple[Scheduler, ...] = (
     "combined",
     "synchronous",
 )
+MOE_DISPATCHES: tuple[MoeDispatch, ...] = ("dropless", "capacity", "gather")
+MOE_ROOM_PERCENT = 200
+"""Rows that there is room for at an expert rank, over a balanced load."""
 BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "ici", "host")
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
 
@@ -107,6 +112,12 @@ class Strategy(Frozen):
     """Gradients of matrices are reduced over fsdp x context in this."""
     moments_dtype: Dtype = "fp32"
     """AdamW's two moments."""
+    moe_dispatch: MoeDispatch = "dropless"
+    """How tokens reach their experts. ``dropless``: all-to-all of rows sorted by expert. ``capacity``: all-to-all of a fixed
+    number of rows for each expert. ``gather``: every rank gathers all tokens and multiplies those that are its own."""
+    moe_room_percent: Annotated[int, Field(ge=0, le=100000)] = MOE_ROOM_PERCENT
+    """Rows that an expert rank (``capacity``: an expert) has room for, over its share of a balanced load; rows beyond are
+    dropped and counted. 0: the worst case, so that nothing can be dropped."""
 
     @property
     def devices(self) -> int:
@@ -115,8 +126,8 @@ class Strategy(Frozen):
 
     @property
     def state_shards(self) -> int:
-        """Over how many devices matrices and their optimizer state are split: fsdp x context x tensor."""
-        return self.mesh.fsdp * self.mesh.context * self.mesh.tensor
+        """Over how many devices matrices and their optimizer state are split: fsdp x context x tensor x expert."""
+        return self.mesh.fsdp * self.mesh.context * self.mesh.tensor * self.mesh.expert
 
     @property
     def scheme_label(self) -> str:

@@ -137,4 +137,6 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         sharding_mode=zeros,
         scheduler=zeros,
         bidirectional=zeros,
+        moe_dispatch=zeros,
+        moe_room_percent=ones,
     )

@@ -67,6 +67,8 @@ class Options(TypedDict, total=False):
     scheduler: Names
     ulysses: Sizes
     bidirectional: Names
+    moe_dispatch: Names
+    moe_room_percent: Sizes
     toolchain: str
 
 
@@ -96,6 +98,8 @@ class _Given(Frozen):
     scheduler: tuple[str, ...] = ()
     ulysses: tuple[int, ...] = ()
     bidirectional: tuple[str, ...] = ()
+    moe_dispatch: tuple[str, ...] = ()
+    moe_room_percent: tuple[int, ...] = ()
     toolchain: str | None = None
 
     @field_validator("seq", mode="before")

@@ -47,6 +47,8 @@ class Filters(Frozen):
     scheduler: tuple[str, ...] = ()
     ulysses: tuple[int, ...] = ()
     bidirectional: tuple[str, ...] = ()
+    moe_dispatch: tuple[str, ...] = ()
+    moe_room_percent: tuple[int, ...] = ()
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:

@@ -39,6 +39,11 @@ class SearchRequest(Frozen):
                 f"devices={self.devices} is more than the {self.hardware.devices} of {self.hardware.name}; "
                 f"ask for at most {self.hardware.devices}, or for more domains: --hw {self.hardware.name}x2"
             )
+        if self.model.not_planned:
+            raise ValueError(
+                f"{self.model.name} is counted, not planned: lcplan's step has no {', no '.join(self.model.not_planned)}; "
+                f"its parameters are in `lcplan catalog models {self.model.name}`"
+            )
         window = self.model.sliding_window
         if window is not None and self.workload.seq_len > window:
             raise ValueError(

@@ -26,6 +26,8 @@ KNOB_NAMES = (
     "scheduler",
     "ulysses",
     "bidirectional",
+    "moe_dispatch",
+    "moe_room_percent",
 )
 
 
@@ -82,6 +84,8 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
             "moments_dtype": knobs.moments_dtype[0],
             "sharding_mode": knobs.sharding_mode[0],
             "scheduler": knobs.scheduler[0],
+            "moe_dispatch": knobs.moe_dispatch[0],
+            "moe_room_percent": knobs.moe_room_percent[0],
         }
     )
     broken = broken_rules(setting_of(request), strategy)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.table import CODES, StrategyTable
 from lcplan.model import ModelSpec
 from lcplan.remat import GRID_POLICIES
-from lcplan.strategy import AXES, AXIS_ORDERS, RING_SCHEMES, SCHEMES
+from lcplan.strategy import AXES, AXIS_ORDERS, MOE_DISPATCHES, MOE_ROOM_PERCENT, RING_SCHEMES, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
 from planner.trainers import trainer
@@ -39,6 +39,8 @@ class Knobs:
     sharding_mode: tuple[str, ...]
     scheduler: tuple[str, ...]
     bidirectional: tuple[str, ...]
+    moe_dispatch: tuple[str, ...]
+    moe_room_percent: tuple[int, ...]
 
     @classmethod
     def of(cls, filters: Filters, backends: tuple[str, ...]) -> Knobs:
@@ -54,16 +56,20 @@ class Knobs:
             sharding_mode=filters.sharding_mode or ("manual",),
             scheduler=filters.scheduler or ("default",),
             bidirectional=filters.bidirectional or ("off",),
+            moe_dispatch=filters.moe_dispatch or MOE_DISPATCHES[:1],
+            moe_room_percent=filters.moe_room_percent or (MOE_ROOM_PERCENT,),
         )
 
 
 def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
     """Every mesh of the request, shape [meshes, 5] in the order of ``AXES``; with ``most_devices``, of at most so many.
 
-    All ordered factorisations of every device count that is let in. A dense model has no expert axis.
+    All ordered factorisations of every device count that is let in. A dense model has no expert axis, unless the request asks
+    for one, so that a rule can say why not; of a mixture of experts every size is a row that divides its experts.
     """
     first = request.devices or 1
-    meshes = _meshes(first, request.devices or min(most_devices or request.hardware.devices, request.hardware.devices))
+    last = request.devices or min(most_devices or request.hardware.devices, request.hardware.devices)
+    meshes = _meshes(first, last, request.model.experts is not None or "expert" in request.filters.mesh)
     keep = np.ones(len(meshes), dtype=bool)
     for axis, allowed in request.filters.mesh.items():
         keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)
@@ -71,10 +77,11 @@ def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def _meshes(first: int, last: int) -> Ints:
-    rows = np.array([mesh for count in range(first, last + 1) for mesh in _factorisations(count, 4)], dtype=np.int64)
-    rows = rows.reshape(-1, 4)
-    return np.concatenate([rows, np.ones((len(rows), 1), np.int64)], axis=1)
+def _meshes(first: int, last: int, expert: bool) -> Ints:
+    parts = 5 if expert else 4
+    rows = np.array([mesh for count in range(first, last + 1) for mesh in _factorisations(count, parts)], dtype=np.int64)
+    rows = rows.reshape(-1, parts)
+    return rows if expert else np.concatenate([rows, np.ones((len(rows), 1), np.int64)], axis=1)
 
 
 def _in_filter(column: Ints, allowed: AxisFilter) -> NDArray[np.bool_]:
@@ -117,7 +124,7 @@ class MeshOptions:
         """How many strategies this mesh stands for."""
         own = len(self.ways) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
-        shared *= len(knobs.sharding_mode) * len(knobs.scheduler)
+        shared *= len(knobs.sharding_mode) * len(knobs.scheduler) * len(knobs.moe_dispatch) * len(knobs.moe_room_percent)
         return own * shared * len(self.collective_matmul)
 
 
@@ -128,8 +135,8 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
     collective; placements differ only where the job
     spans several domains and both middle axes are there.
     """
-    data, fsdp, context, tensor, _ = mesh
-    share, rest = divmod(request.workload.global_batch, data * fsdp)
+    data, fsdp, context, tensor, expert = mesh
+    share, rest = divmod(request.workload.global_batch, data * fsdp * expert)
     per_rank = share if rest == 0 else 1
     return MeshOptions(
         ways=_ways(request, knobs, mesh),
@@ -211,6 +218,8 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "moments_dtype": _codes("moments_dtype", knobs.moments_dtype),
         "sharding_mode": _codes("sharding_mode", knobs.sharding_mode),
         "scheduler": _codes("scheduler", knobs.scheduler),
+        "moe_dispatch": _codes("moe_dispatch", knobs.moe_dispatch),
+        "moe_room_percent": np.array(knobs.moe_room_percent, dtype=np.int64),
         "microbatches": np.array(options.microbatches, dtype=np.int64),
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),

@@ -7,10 +7,10 @@ size 1. docs/step.md lists who calls which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax import lax
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 
 def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
@@ -57,3 +57,22 @@ def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks
     groups = [list(range(first, first + ranks)) for first in range(0, size, ranks)]
     whole = None if ranks == size else groups
     return lax.all_to_all(x, axis, split_axis=0, concat_axis=0, tiled=True, axis_index_groups=whole)
+
+
+class Ragged(NamedTuple):
+    """Runs of rows for a ragged all-to-all, several for each rank, in the order of ranks."""
+
+    starts: Int[Array, " runs"]
+    """Where each run begins here."""
+    sizes: Int[Array, " runs"]
+    targets: Int[Array, " runs"]
+    """Where it begins on the rank that receives it."""
+    arriving: Int[Array, " runs"]
+    """Sizes of the runs that come, in the order of the ranks that send them."""
+
+
+def ragged_all_to_all(
+    x: Shaped[Array, "n ..."], into: Shaped[Array, "m ..."], runs: Ragged, axis: str
+) -> Shaped[Array, "m ..."]:
+    """Send each run to its rank; what comes is written into ``into``, whose other rows stay."""
+    return lax.ragged_all_to_all(x, into, runs.starts, runs.sizes, runs.targets, runs.arriving, axis_name=axis)

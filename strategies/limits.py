@@ -31,20 +31,21 @@ def _divides(part: tuple[str, int], whole: tuple[str, int], *, hint: str) -> Ite
 def _mesh(spec: StepSpec) -> Iterator[str]:
     model, mesh, workload = spec.model, spec.strategy.mesh, spec.workload
     tensor = "tensor", mesh.tensor
-    for dim in ("heads", "d_ff", "vocab"):
-        yield from _divides(tensor, (dim, getattr(model, dim)), hint="choose a tensor size that divides it")
+    for dim, size in (("heads", model.heads), _width(spec), ("vocab", model.vocab)):
+        yield from _divides(tensor, (dim, size), hint="choose a tensor size that divides it")
     if model.kv_heads % mesh.tensor and mesh.tensor % model.kv_heads:
         yield f"tensor={mesh.tensor} neither divides kv_heads={model.kv_heads} nor is a multiple of it; choose one that does"
-    shards = mesh.fsdp * mesh.context * (mesh.tensor if spec.kv_replicated else 1)
-    names = "fsdp x context x tensor" if spec.kv_replicated else "fsdp x context"
+    over_tensor = spec.kv_replicated or model.experts is not None
+    shards = mesh.fsdp * mesh.context * mesh.expert * (mesh.tensor if over_tensor else 1)
+    names = " x ".join(("fsdp", "context", *("expert",) * (mesh.expert > 1), *("tensor",) * over_tensor))
     yield from _divides((names, shards), ("d_model", model.d_model), hint="every matrix is split over it along D")
     yield from _divides(("context", mesh.context), ("seq_len", workload.seq_len), hint="use a power of two")
     chunks = mesh.context // spec.strategy.ulysses
     if spec.strategy.scheme in ZIGZAG_SCHEMES and chunks > 1:
         yield from _divides(("half chunks", 2 * chunks), ("seq_len", workload.seq_len), hint="use a power of two")
-    sequences = mesh.data * mesh.fsdp * spec.strategy.microbatches
+    sequences = mesh.data * mesh.fsdp * mesh.expert * spec.strategy.microbatches
     yield from _divides(
-        ("data x fsdp x microbatches", sequences),
+        ("data x fsdp x " + "expert x " * (mesh.expert > 1) + "microbatches", sequences),
         ("global_batch", workload.global_batch),
         hint="every microbatch needs whole sequences",
     )
@@ -52,6 +53,12 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     yield from _divides(
         tensor, ("tokens of a microbatch on a context rank", tokens), hint="the residual stream is split over tensor"
     )
+
+
+def _width(spec: StepSpec) -> tuple[str, int]:
+    """What tensor splits of the feed-forward, by name."""
+    experts = spec.model.experts
+    return ("d_ff", spec.model.d_ff) if experts is None else ("experts.d_ff", experts.d_ff)
 
 
 def _exchange(spec: StepSpec) -> Iterator[str]:
@@ -100,8 +107,14 @@ def _global_view(spec: StepSpec) -> Iterator[str]:
 
 def _features(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
-    if strategy.mesh.expert > 1:
+    if model.experts is None and strategy.mesh.expert > 1:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
+    if model.experts is not None:
+        yield from _divides(("expert", strategy.mesh.expert), ("experts", model.experts.count), hint="ranks have whole experts")
+        if strategy.sharding_mode != "manual" or strategy.collective_matmul != "off":
+            yield f"experts of {model.name} are built for sharding_mode=manual and collective_matmul=off; use those"
+    if model.not_planned:
+        yield f"model {model.name} is counted, not planned: the step has no {', no '.join(model.not_planned)}"
     if model.mlp == "plain":
         yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
     if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:

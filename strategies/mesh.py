@@ -10,18 +10,28 @@ from jax.sharding import Mesh
 
 from lcplan.errors import BadInputError
 from lcplan.strategy import Strategy
+from strategies.spec import Platform
 
-BATCH_AXES = ("data", "fsdp")
-"""Axes over which whole sequences are split."""
-STATE_AXES = ("fsdp", "context")
-"""Axes over which the D dim of every matrix is split; they gather it in this order."""
+BATCH_AXES = ("data", "fsdp", "expert")
+"""Axes over which whole sequences are split: for what is not an expert, ``expert`` is one more axis of data and state."""
+STATE_AXES = ("fsdp", "context", "expert")
+"""Axes over which the D dim of every matrix but the experts' is split; they gather it in this order."""
+EXPERT_STATE_AXES = ("fsdp", "context")
+"""The same for the experts' matrices, whose experts are split over ``expert``."""
 TENSOR = "tensor"
 CONTEXT = "context"
+EXPERT = "expert"
 
 
 def axis_sizes(strategy: Strategy) -> dict[str, int]:
     """Sizes by axis name, outermost first; axes of size 1 stay, so that every PartitionSpec is valid on every mesh."""
     return {axis: getattr(strategy.mesh, axis) for axis in strategy.axis_order}
+
+
+def platform_of(mesh: Mesh) -> Platform:
+    """Whose compiler a program on this mesh is for, real devices or those of a topology."""
+    platform = mesh.devices.flat[0].platform
+    return "tpu" if platform == "tpu" else "cpu" if platform == "cpu" else "gpu"
 
 
 def build_mesh(strategy: Strategy, devices: Sequence[jax.Device]) -> Mesh:

@@ -7,8 +7,6 @@ fp32 masters; ``column`` and ``row`` gather their matrices, norms and biases act
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,38 +16,19 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from lcplan.remat import LAYER_IN
+from strategies.activation import ACTIVATIONS, rms_norm
 from strategies.embedding import embed
 from strategies.linear import Gather, column, own_head, row
 from strategies.loss import Hidden, Targets, vocabulary_loss
 from strategies.mesh import STATE_AXES, TENSOR
+from strategies.moe.layer import ExpertFeedForward
+from strategies.parameter import matrix, vector
 from strategies.remat import name, remat
 from strategies.ring_matmul import Pieces, joined
 from strategies.rope import Angles, angles, rotate
 from strategies.schemes import attend
 from strategies.schemes.layout import local_positions
 from strategies.spec import StepSpec
-
-_INITIAL_STD = 0.02  # Llama's and Qwen's initializer_range
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "silu": jax.nn.silu,
-    "gelu": partial(jax.nn.gelu, approximate=False),
-    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
-    "relu": jax.nn.relu,
-}
-
-
-def _matrix(rngs: nnx.Rngs, *shape: int) -> nnx.Param:
-    return nnx.Param(_INITIAL_STD * jax.random.normal(rngs.params(), shape, jnp.float32))
-
-
-def _vector(*shape: int, fill: float = 0.0) -> nnx.Param:
-    return nnx.Param(jnp.full(shape, fill, jnp.float32))
-
-
-def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], *, eps: float) -> Float[Array, "... D"]:
-    """Root-mean-square norm over the last dim, in fp32; returned in the dtype of ``x``."""
-    wide = x.astype(jnp.float32)
-    return (wide * lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps) * weight).astype(x.dtype)
 
 
 def _whole(y: Float[Array, "U ..."] | Pieces) -> Float[Array, "U ..."]:
@@ -69,15 +48,15 @@ class Attention(nnx.Module):
         self.spec = spec
         model = spec.model
         D, N, K, H = model.d_model, model.heads, model.kv_heads, model.head_dim
-        self.norm = _vector(D, fill=1.0)
-        self.query = _matrix(rngs, D, N, H)
-        self.key_value = _matrix(rngs, D, 2, K, H)
-        self.out = _matrix(rngs, D, N, H)
-        self.query_bias = _vector(N, H) if model.qkv_bias else None
-        self.key_value_bias = _vector(2, K, H) if model.qkv_bias else None
-        self.out_bias = _vector(D) if model.out_bias else None
-        self.query_norm = _vector(H, fill=1.0) if model.qk_norm else None
-        self.key_norm = _vector(H, fill=1.0) if model.qk_norm else None
+        self.norm = vector(D, fill=1.0)
+        self.query = matrix(rngs, D, N, H)
+        self.key_value = matrix(rngs, D, 2, K, H)
+        self.out = matrix(rngs, D, N, H)
+        self.query_bias = vector(N, H) if model.qkv_bias else None
+        self.key_value_bias = vector(2, K, H) if model.qkv_bias else None
+        self.out_bias = vector(D) if model.out_bias else None
+        self.query_norm = vector(H, fill=1.0) if model.qk_norm else None
+        self.key_norm = vector(H, fill=1.0) if model.qk_norm else None
 
     def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
         """What attention adds to the residual stream."""
@@ -128,11 +107,11 @@ class FeedForward(nnx.Module):
         self.spec = spec
         model = spec.model
         D, F = model.d_model, model.d_ff
-        self.norm = _vector(D, fill=1.0)
-        self.gate, self.up, self.down = (_matrix(rngs, D, F) for _ in range(3))
-        self.gate_bias = _vector(F) if model.mlp_bias else None
-        self.up_bias = _vector(F) if model.mlp_bias else None
-        self.down_bias = _vector(D) if model.mlp_bias else None
+        self.norm = vector(D, fill=1.0)
+        self.gate, self.up, self.down = (matrix(rngs, D, F) for _ in range(3))
+        self.gate_bias = vector(F) if model.mlp_bias else None
+        self.up_bias = vector(F) if model.mlp_bias else None
+        self.down_bias = vector(D) if model.mlp_bias else None
 
     def __call__(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
         """What the feed-forward layer adds to the residual stream.
@@ -157,13 +136,19 @@ class Layer(nnx.Module):
 
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.attention = Attention(spec, rngs)
-        self.feed_forward = FeedForward(spec, rngs)
+        self.feed_forward = FeedForward(spec, rngs) if spec.model.experts is None else ExpertFeedForward(spec, rngs)
 
-    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
-        """The residual stream, one layer on. What entered has its name in here: named outside, jax would offload nothing."""
+    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
+        """The residual stream, one layer on; and with experts the rows of this rank's tokens that found no room.
+
+        What entered has its name in here: named outside, jax would offload nothing.
+        """
         x_RD = name(x_RD, LAYER_IN)
         x_RD = name(x_RD + self.attention(x_RD, rope), "attention_out")
-        return x_RD + self.feed_forward(x_RD)
+        if isinstance(self.feed_forward, ExpertFeedForward):
+            added_RD, dropped = self.feed_forward(x_RD)
+            return x_RD + added_RD, dropped
+        return x_RD + self.feed_forward(x_RD), None
 
 
 class Decoder(nnx.Module):
@@ -172,31 +157,34 @@ class Decoder(nnx.Module):
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.spec = spec
         model = spec.model
-        self.embedding = _matrix(rngs, model.vocab, model.d_model)
+        self.embedding = matrix(rngs, model.vocab, model.d_model)
         self.layers = _stack(spec, rngs)
-        self.norm = _vector(model.d_model, fill=1.0)
-        self.head = None if model.tied_embeddings else _matrix(rngs, model.vocab, model.d_model)
+        self.norm = vector(model.d_model, fill=1.0)
+        self.head = None if model.tied_embeddings else matrix(rngs, model.vocab, model.d_model)
 
-    def loss(self, tokens_BT: Int[Array, "B T"], targets: Targets) -> Float[Array, ""]:
-        """This context rank's share of the mean loss (see ``vocabulary_loss``)."""
+    def loss(self, tokens_BT: Int[Array, "B T"], targets: Targets) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
+        """This context rank's share of the mean loss (see ``vocabulary_loss``); with experts, rows that found no room."""
         spec = self.spec
         x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
-        h_RD = rms_norm(self._hidden(x_RD), self.norm[...], eps=spec.model.norm_eps)
+        x_RD, dropped = self._hidden(x_RD)
+        h_RD = rms_norm(x_RD, self.norm[...], eps=spec.model.norm_eps)
         head = self.embedding if self.head is None else self.head
         chunk = spec.strategy.loss_chunk_tokens
-        return vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
+        loss = vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
+        return loss, None if dropped is None else dropped.sum()
 
-    def _hidden(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
+    def _hidden(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Float[Array, " L"] | None]:
         """Through all layers, one at a time. The scan's carry is all that a layer leaves behind, but for what remat keeps."""
         spec = self.spec
         positions = local_positions(spec.strategy, spec.local_seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions)
         graph, shards = nnx.split(self.layers)
 
-        def layer(x_RD: Array, shards: nnx.State) -> tuple[Array, None]:
-            return nnx.merge(graph, shards)(x_RD, rope), None
+        def layer(x_RD: Array, shards: nnx.State) -> tuple[Array, Array | None]:
+            after, dropped = nnx.merge(graph, shards)(x_RD, rope)
+            return after, dropped
 
-        return lax.scan(remat(layer, spec.strategy.remat), x_RD, shards)[0]
+        return lax.scan(remat(layer, spec.strategy.remat), x_RD, shards)
 
 
 def _stack(spec: StepSpec, rngs: nnx.Rngs) -> Any:

@@ -1,4 +1,8 @@
-"""Where every parameter lies: the D dim of matrices over fsdp x context, heads, columns and vocabulary over tensor."""
+"""Where every parameter lies.
+
+The D dim of matrices over fsdp x context x expert (of the experts' over fsdp x context), experts over expert, heads, columns
+and vocabulary over tensor.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import jax
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 
-from strategies.mesh import STATE_AXES, TENSOR
+from strategies.mesh import EXPERT, EXPERT_STATE_AXES, STATE_AXES, TENSOR
 from strategies.spec import StepSpec
 
 SPLIT = {
@@ -20,6 +24,10 @@ SPLIT = {
     "gate": P(STATE_AXES, TENSOR),  # D F
     "up": P(STATE_AXES, TENSOR),  # D F
     "down": P(STATE_AXES, TENSOR),  # D F
+    "router": P((*STATE_AXES, TENSOR)),  # D E
+    "expert_gate": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
+    "expert_up": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
+    "expert_down": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
     "query_bias": P(TENSOR),  # N H
     "key_value_bias": P(None, TENSOR),  # 2 K H
     "gate_bias": P(TENSOR),  # F

@@ -13,6 +13,7 @@ from lcplan.strategy import Dtype, Strategy
 from lcplan.workload import Workload
 
 KernelName = Literal["cudnn", "splash", "blockwise"]
+Platform = Literal["gpu", "tpu", "cpu"]
 _DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32")}
 
 
@@ -41,6 +42,8 @@ class StepSpec:
     workload: Workload
     strategy: Strategy
     kernel: KernelName
+    platform: Platform = "cpu"
+    """Whose compiler it is for; ``build_step`` reads it off the mesh. It decides how a mixture of experts moves its rows."""
 
     @cached_property
     def numerics(self) -> Numerics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from strategies.collectives import all_reduce
 from strategies.global_view import GlobalLossAndGradients, mesh_of, style_of
 from strategies.limits import check
 from strategies.loss import IGNORE, Targets
-from strategies.mesh import BATCH_AXES, CONTEXT
+from strategies.mesh import BATCH_AXES, CONTEXT, platform_of
 from strategies.model import Decoder
 from strategies.optimizer import adamw
 from strategies.placement import axes_of, partition_specs
@@ -32,6 +32,8 @@ from strategies.spec import StepSpec
 __all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
 
 _TOKENS = P(BATCH_AXES, CONTEXT)
+Counted = Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]]
+"""Loss, gradients, and with experts the rows that found no room."""
 
 
 class TrainState(NamedTuple):
@@ -48,6 +50,8 @@ class Metrics(NamedTuple):
     loss: Float[Array, ""]
     """Mean over all tokens that have a target."""
     gradient_norm: Float[Array, ""]
+    dropped: Float[Array, ""] | None = None
+    """With experts: rows, of all layers together, that found no room on their way to an expert."""
 
 
 @dataclass(frozen=True)
@@ -92,23 +96,29 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
         The program cannot run this model or workload under this strategy; all reasons at once.
     """
     check(spec)
+    spec = replace(spec, platform=platform_of(mesh))
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs = partition_specs(spec, params)
     optimizer = adamw(spec.strategy.moments_dtype)
     mode = spec.strategy.sharding_mode
     mesh = mesh_of(mode, mesh)
+    counted: Counted
     if mode == "manual":
         inside = _LossAndGradients(spec, graph, specs)
-        splits = (specs, _TOKENS), (P(), specs)
-        loss_and_gradients = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
+        splits = (specs, _TOKENS), (P(), specs, P())
+        counted = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
     else:
-        loss_and_gradients = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
+        whole = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
+        counted = lambda params, batch: (*whole(params, batch), None)  # noqa: E731  # no experts in these modes
+
+    def loss_and_gradients(params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
+        return counted(params, batch)[:2]
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        loss, gradients = loss_and_gradients(state.params, batch)
+        loss, gradients, dropped = counted(state.params, batch)
         updates, moments = optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
-        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients))
+        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
 
     shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)
     tokens, everywhere = NamedSharding(mesh, _TOKENS), NamedSharding(mesh, P())
@@ -124,17 +134,18 @@ class _LossAndGradients:
     graph: Any
     specs: nnx.State
 
-    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
-        """Mean loss over the whole batch, and every gradient where its parameter lies."""
+    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
+        """Mean loss over the whole batch, every gradient where its parameter lies, rows that found no room at their experts."""
         tokens_over = (*BATCH_AXES, CONTEXT)
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
-        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)))
+        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)), has_aux=True)
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
             parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, *x.shape[1:]), batch)
-            loss, gradients = accumulate(lambda part: share_and_gradients(params, part), parts)
-        return all_reduce(loss, tokens_over), self._summed(gradients)
+            loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts)
+        loss, dropped = all_reduce(loss_and_dropped, tokens_over)
+        return loss, self._summed(gradients), dropped
 
-    def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> Float[Array, ""]:
+    def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> tuple[Array, Array | None]:
         """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
         model = nnx.merge(self.graph, params)
         return model.loss(batch.tokens_BT, Targets(batch.targets_BT.reshape(-1), scale))

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lcplan.errors import BadInputError
+from lcplan.hf.experts import read_experts, read_latent
 from lcplan.hf.families import FAMILIES, Family
 from lcplan.hf.keys import Keys
 from lcplan.hf.refusals import refusals, unknown_keys
 from lcplan.hf.rope import read_rope
-from lcplan.model import ModelSpec
+from lcplan.model import ModelSpec, Rope
 from lcplan.suggest import hint
 from lcplan.textfile import read_json
 
@@ -58,6 +59,7 @@ def from_config(config: Any, name: str, *, where: str = "config.json") -> ModelS
     """
     if not isinstance(config, dict):
         raise BadInputError(f"{where}: not a Hugging Face config: a mapping was expected, this is a {type(config).__name__}")
+    config, text_note = _text_part(config)
     model_type, family = _family(config, where)
     keys = Keys(config)
     keys.used |= {"model_type", "architectures", "auto_map", *family.ignored}
@@ -70,10 +72,18 @@ def from_config(config: Any, name: str, *, where: str = "config.json") -> ModelS
             **spec,
             "name": name[:120],
             "source": f"Hugging Face config of model_type {model_type!r}",
-            "notes": tuple(_notes(keys)),
+            "notes": (*text_note, *_notes(keys)),
         },
         where,
     )
+
+
+def _text_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Llama 4 nests its decoder in ``text_config``; where no other part is stated, that is the model."""
+    inner = config.get("text_config")
+    if config.get("model_type") != "llama4" or not isinstance(inner, dict) or config.get("vision_config") is not None:
+        return config, ()
+    return {**inner, "model_type": "llama4_text"}, ("text_config alone is counted: the class's vision part is not",)
 
 
 def _family(config: Mapping[str, Any], where: str) -> tuple[str, Family]:
@@ -97,7 +107,7 @@ def _family(config: Mapping[str, Any], where: str) -> tuple[str, Family]:
     if family is None:
         text = f"{model_type!r}"[:60]
         raise BadInputError(
-            f"{where}: model_type {text} is not modelled; lcplan models dense decoders of the types {', '.join(FAMILIES)}"
+            f"{where}: model_type {text} is not modelled; lcplan models decoders of the types {', '.join(FAMILIES)}"
         )
     allowed = {cls.lower() for cls in family.architectures}
     wrong = [cls for cls in classes if not isinstance(cls, str) or cls.lower() not in allowed]
@@ -115,24 +125,40 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
     heads = keys.whole("num_attention_heads", largest=LARGEST_HEADS)
     layers = keys.whole("num_hidden_layers", largest=LARGEST_LAYERS)
     bias = {field: _bias(keys, family, rule=getattr(family, field)) for field in ("qkv_bias", "out_bias", "mlp_bias")}
+    experts = read_experts(keys, family.experts, layers=layers) if family.experts else None
+    latent = family.experts == "deepseek"
     return {
         "family": family.spec_family,
+        "experts": experts,
+        "latent": read_latent(keys) if latent else None,
+        "attention_sinks": family.experts == "gpt_oss",
+        "unplanned": family.counted_only,
         "layers": layers,
         "d_model": d_model,
-        "d_ff": keys.whole("intermediate_size", largest=LARGEST_SIZE),
+        "d_ff": keys.whole(_dense_width(keys), largest=LARGEST_SIZE),
         "heads": heads,
         "kv_heads": _kv_heads(keys, family, heads=heads),
-        "head_dim": _head_dim(keys, family, d_model=d_model, heads=heads),
+        "head_dim": 128 if latent else _head_dim(keys, family, d_model=d_model, heads=heads),
         "vocab": keys.whole("vocab_size", largest=LARGEST_SIZE),
         "tied_embeddings": keys.flag("tie_word_embeddings", default=False),
         **bias,
         "qk_norm": family.qk_norm,
         "activation": _activation(keys),
         "norm_eps": keys.number("rms_norm_eps", default=family.eps),
-        "rope": read_rope(keys, family),
-        "sliding_window": _window(keys, family, layers=layers),
+        "rope": _counted_rope(keys, family) if family.counted_only or latent else read_rope(keys, family),
+        "sliding_window": _window(keys, family, layers=layers) if "layer_types" not in family.ignored else None,
         "max_position": keys.maybe_whole("max_position_embeddings", largest=2**40),
     }
+
+
+def _dense_width(keys: Keys) -> str:
+    """The key with the width of layers without experts: Llama 4 has one of its own."""
+    return "intermediate_size_mlp" if keys.has("intermediate_size_mlp") else "intermediate_size"
+
+
+def _counted_rope(keys: Keys, family: Family) -> Rope:
+    """Of a model that is not planned, no scaling is read."""
+    return Rope(theta=keys.number("rope_theta", default=family.theta))
 
 
 def _bias(keys: Keys, family: Family, *, rule: bool | str) -> bool:

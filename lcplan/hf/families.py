@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from lcplan.model import Family as SpecFamily
+
 
 @dataclass(frozen=True)
 class Family:
@@ -14,7 +16,7 @@ class Family:
     absent). ``window`` says when ``sliding_window`` counts: never, always, or with ``use_sliding_window``.
     """
 
-    spec_family: Literal["llama", "mistral", "qwen2", "qwen3"]
+    spec_family: SpecFamily
     architectures: tuple[str, ...]
     """Classes of ``architectures`` that are this decoder with a head; the first is the usual one."""
     kv_heads: int | None = None
@@ -34,7 +36,20 @@ class Family:
     """``rope_type`` values that the class computes as ModelSpec's Rope says."""
     ignored: tuple[str, ...] = ()
     """Keys that would change another class but that this one does not read."""
+    experts: Literal["mixtral", "qwen3_moe", "gpt_oss", "deepseek", "llama4"] | None = None
+    """How the class states its experts (lcplan.hf.experts)."""
+    counted_only: tuple[str, ...] = ()
+    """What of the class the step does not compute: such a model is counted exactly, but not planned."""
 
+
+_DEEPSEEK = (
+    "rope_scaling", "rope_parameters", "rope_interleave", "head_dim", "topk_method", "topk_group", "n_group", "scoring_func",
+    "routed_scaling_factor", "aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits", "num_nextn_predict_layers",
+)  # fmt: skip
+_LLAMA4 = (
+    "rope_scaling", "rope_parameters", "use_qk_norm", "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval",
+    "layer_types", "attn_temperature_tuning", "attn_scale", "floor_scale", "output_router_logits", "for_llm_compressor",
+)  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
     "llama": Family("llama", ("LlamaForCausalLM",), qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
@@ -65,4 +80,68 @@ FAMILIES: dict[str, Family] = {
     "internlm": Family("llama", ("InternLMForCausalLM",), qkv_bias="bias", out_bias="bias", bias_default=True),
     "internlm2": Family("llama", ("InternLM2ForCausalLM",), qkv_bias="bias", out_bias="bias", bias_default=True),
     "yi": Family("llama", ("YiForCausalLM", "LlamaForCausalLM"), eps=1e-5, theta=5000000.0),
+    "mixtral": Family(
+        "mixtral",
+        ("MixtralForCausalLM",),
+        kv_heads=8,
+        window="always",
+        eps=1e-5,
+        theta=1000000.0,
+        experts="mixtral",
+        ignored=("output_router_logits",),
+    ),
+    "qwen3_moe": Family(
+        "qwen3_moe",
+        ("Qwen3MoeForCausalLM",),
+        kv_heads=4,
+        window="with-flag",
+        window_default=4096,
+        qkv_bias="attention_bias",
+        out_bias="attention_bias",
+        qk_norm=True,
+        experts="qwen3_moe",
+        ignored=("use_qk_norm", "output_router_logits", "shared_expert_intermediate_size"),
+    ),
+    "gpt_oss": Family(
+        "gpt_oss",
+        ("GptOssForCausalLM",),
+        kv_heads=8,
+        head_dim=64,
+        window="always",
+        window_default=128,
+        qkv_bias="attention_bias",
+        out_bias="attention_bias",
+        bias_default=True,
+        eps=1e-5,
+        theta=150000.0,
+        experts="gpt_oss",
+        ignored=(
+            "layer_types",
+            "rope_scaling",
+            "rope_parameters",
+            "swiglu_limit",
+            "initial_context_length",
+            "output_router_logits",
+        ),
+        counted_only=("layers that alternate between a sliding window and full attention", "clamped gates"),
+    ),
+    "deepseek_v2": Family("deepseek_v2", ("DeepseekV2ForCausalLM",), experts="deepseek", ignored=_DEEPSEEK),
+    "deepseek_v3": Family(
+        "deepseek_v3",
+        ("DeepseekV3ForCausalLM",),
+        experts="deepseek",
+        ignored=_DEEPSEEK,
+        counted_only=("routing by groups of experts with a correction bias",),
+    ),
+    "llama4_text": Family(
+        "llama4",
+        ("Llama4ForCausalLM",),
+        kv_heads=8,
+        head_dim=128,
+        eps=1e-5,
+        theta=500000.0,
+        experts="llama4",
+        ignored=_LLAMA4,
+        counted_only=("chunked attention", "layers without RoPE", "routing weights on the experts' input"),
+    ),
 }

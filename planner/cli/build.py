@@ -38,6 +38,8 @@ class RequestOptions(Frozen):
     scheduler: tuple[str, ...] | None = None
     ulysses: tuple[int, ...] | None = None
     bidirectional: tuple[str, ...] | None = None
+    moe_dispatch: tuple[str, ...] | None = None
+    moe_room_percent: tuple[int, ...] | None = None
     trainer: str | None = None
 
 
@@ -55,6 +57,8 @@ _KNOBS = (
     "scheduler",
     "ulysses",
     "bidirectional",
+    "moe_dispatch",
+    "moe_room_percent",
 )
 
 

@@ -9,7 +9,17 @@ import click
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEDULERS, SCHEMES, SHARDING_MODES, Dtype, Switch
+from lcplan.strategy import (
+    BACKENDS,
+    COLLECTIVE_MATMULS,
+    MOE_DISPATCHES,
+    MOE_ROOM_PERCENT,
+    SCHEDULERS,
+    SCHEMES,
+    SHARDING_MODES,
+    Dtype,
+    Switch,
+)
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 
@@ -96,7 +106,7 @@ _REQUEST = [
 
 _KNOBS = [
     click.option(
-        "--mesh", metavar="AXIS=SIZES,..", help="Axis sizes: context=8..32,tensor=1,2. Axes: data fsdp context tensor."
+        "--mesh", metavar="AXIS=SIZES,..", help="Axis sizes: context=8..32,tensor=1,2. Axes: data fsdp context tensor expert."
     ),
     click.option(
         "--scheme", type=Several(SCHEMES, "scheme"), metavar="NAME,..", help=f"How context moves KV: {' '.join(SCHEMES)}."
@@ -139,6 +149,17 @@ _KNOBS = [
         type=Several(SCHEDULERS, "scheduler"),
         metavar="NAME,..",
         help=f"XLA's scheduling flags: {' '.join(SCHEDULERS)}. [default: default]",
+    ),
+    click.option(
+        "--moe-dispatch",
+        type=Several(MOE_DISPATCHES, "dispatch"),
+        metavar="NAME,..",
+        help="How tokens reach their experts: dropless capacity gather. [default: dropless]",
+    ),
+    click.option(
+        "--moe-room-percent",
+        type=Counts(),
+        help=f"Rows that experts have room for, over a balanced load. [default: {MOE_ROOM_PERCENT}]",
     ),
 ]
 

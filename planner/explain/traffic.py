@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import Term, assigned_backend, axis_label, terms_of
+from cost_models.collectives import assigned_backend, axis_label, terms_of
 from cost_models.layout import Layout
 from cost_models.network import Network, Span
 from cost_models.rates import rates_of
 from cost_models.setting import Setting
+from cost_models.step_time import EXPERT_ROWS, WEIGHTS
 from cost_models.table import StrategyTable
+from cost_models.term import Term
 from planner.candidate import Candidate
 
-COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_data")
+COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_expert", "comm_data")
 """Time parts that are communication: what of it nothing hides."""
 
 
@@ -82,9 +84,12 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
 def part_of(term: Term) -> str:
     """The time part that a collective belongs to.
 
-    Weights and tables move for FSDP, the stream and the loss for tensor, keys and values (and Ulysses' heads) for context.
+    Weights and tables move for FSDP, the stream and the loss for tensor, keys and values (and Ulysses' heads) for context,
+    rows for experts.
     """
-    if term.purpose.endswith("weights") or term.purpose == "tables":
+    if term.purpose in EXPERT_ROWS:
+        return "comm_expert"
+    if term.purpose in WEIGHTS or term.purpose == "tables":
         return "comm_fsdp"
     if term.purpose.startswith(("stream", "loss")):
         return "comm_tensor"

@@ -112,7 +112,7 @@ def _variants(request: SearchRequest, strategy: Strategy) -> list[tuple[str, Str
     made: list[tuple[str, dict[str, object]]] = [
         (f"remat={name}", {"remat": name}) for name in REMAT_POLICIES if name != strategy.remat
     ]
-    share = request.workload.global_batch // (strategy.mesh.data * strategy.mesh.fsdp)
+    share = request.workload.global_batch // (strategy.mesh.data * strategy.mesh.fsdp * strategy.mesh.expert)
     made += [(f"microbatches={share}", {"microbatches": share})] if share > strategy.microbatches else []
     made += [
         (f"{name}=bf16", {name: "bf16"}) for name in ("moments_dtype", "reduce_dtype") if getattr(strategy, name) != "bf16"

@@ -9,27 +9,33 @@ from planner.rules.interface import Mask, Rule, divisors_up_to
 
 
 def _batch(setting: Setting, table: StrategyTable) -> Mask:
-    return setting.workload.global_batch % (table.data * table.fsdp) != 0
+    return setting.workload.global_batch % (table.data * table.fsdp * table.expert) != 0
+
+
+def _ranks(strategy: Strategy) -> tuple[str, int]:
+    """The axes over which sequences are split, and their ranks."""
+    mesh = strategy.mesh
+    return "data x fsdp" + " x expert" * (mesh.expert > 1), mesh.data * mesh.fsdp * mesh.expert
 
 
 def _say_batch(setting: Setting, strategy: Strategy) -> str:
-    batch, mesh = setting.workload.global_batch, strategy.mesh
+    batch, (axes, ranks) = setting.workload.global_batch, _ranks(strategy)
     return (
-        f"data x fsdp = {mesh.data * mesh.fsdp} does not divide global_batch={batch} sequences; "
+        f"{axes} = {ranks} does not divide global_batch={batch} sequences; "
         f"use {divisors_up_to(batch, setting.hardware.devices)}, or another --global-batch"
     )
 
 
 def _microbatches(setting: Setting, table: StrategyTable) -> Mask:
-    uneven = setting.workload.global_batch % (table.data * table.fsdp * table.microbatches) != 0
+    uneven = setting.workload.global_batch % (table.data * table.fsdp * table.expert * table.microbatches) != 0
     return uneven & ~_batch(setting, table)
 
 
 def _say_microbatches(setting: Setting, strategy: Strategy) -> str:
-    batch, ranks = setting.workload.global_batch, strategy.mesh.data * strategy.mesh.fsdp
+    batch, (axes, ranks) = setting.workload.global_batch, _ranks(strategy)
     ways = divisors_up_to(max(batch // ranks, 1), batch)
     return (
-        f"microbatches={strategy.microbatches} does not divide the {batch / ranks:g} sequences of a data x fsdp rank "
+        f"microbatches={strategy.microbatches} does not divide the {batch / ranks:g} sequences of a {axes} rank "
         f"(global_batch={batch} over {ranks}); use {ways}"
     )
 

@@ -36,13 +36,20 @@ def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
 
 
 def _feed_forward(setting: Setting, table: StrategyTable) -> Mask:
-    return setting.model.d_ff % table.tensor != 0
+    return _width(setting)[1] % table.tensor != 0
+
+
+def _width(setting: Setting) -> tuple[str, int]:
+    """What tensor splits of the feed-forward, by name."""
+    experts = setting.model.experts
+    return ("d_ff", setting.model.d_ff) if experts is None else ("experts.d_ff", experts.d_ff)
 
 
 def _say_feed_forward(setting: Setting, strategy: Strategy) -> str:
     model = setting.model
-    ways = divisors_up_to(model.d_ff, setting.hardware.domain_size)
-    return f"tensor={strategy.mesh.tensor} does not divide d_ff={model.d_ff} of {model.name}; use {ways}"
+    name, width = _width(setting)
+    ways = divisors_up_to(width, setting.hardware.domain_size)
+    return f"tensor={strategy.mesh.tensor} does not divide {name}={width} of {model.name}; use {ways}"
 
 
 def _vocabulary(setting: Setting, table: StrategyTable) -> Mask:
@@ -60,19 +67,47 @@ def _say_vocabulary(setting: Setting, strategy: Strategy) -> str:
 
 
 def _state(setting: Setting, table: StrategyTable) -> Mask:
-    replicated_kv = table.tensor > setting.model.kv_heads
-    shards = table.fsdp * table.context * np.where(replicated_kv, table.tensor, 1)
+    over_tensor = (table.tensor > setting.model.kv_heads) | (setting.model.experts is not None)
+    shards = table.fsdp * table.context * table.expert * np.where(over_tensor, table.tensor, 1)
     return setting.model.d_model % shards != 0
 
 
 def _say_state(setting: Setting, strategy: Strategy) -> str:
     model, mesh = setting.model, strategy.mesh
-    replicated = mesh.tensor > model.kv_heads
-    axes = "fsdp x context x tensor" if replicated else "fsdp x context"
-    shards = mesh.fsdp * mesh.context * (mesh.tensor if replicated else 1)
+    over_tensor = mesh.tensor > model.kv_heads or model.experts is not None
+    axes = " x ".join(("fsdp", "context", *("expert",) * (mesh.expert > 1), *("tensor",) * over_tensor))
+    shards = mesh.fsdp * mesh.context * mesh.expert * (mesh.tensor if over_tensor else 1)
     return (
         f"{axes} = {shards} does not divide d_model={model.d_model} of {model.name}, whose rows they shard; "
         f"use {divisors_up_to(model.d_model, setting.hardware.devices)}"
+    )
+
+
+def _experts(setting: Setting, table: StrategyTable) -> Mask:
+    experts = setting.model.experts
+    return table.expert > 1 if experts is None else experts.count % table.expert != 0
+
+
+def _say_experts(setting: Setting, strategy: Strategy) -> str:
+    model, size = setting.model, strategy.mesh.expert
+    if model.experts is None:
+        return f"expert={size}: {model.name} is dense and has no experts to split; use expert=1"
+    ways = divisors_up_to(model.experts.count, setting.hardware.devices)
+    return f"expert={size} does not divide the {model.experts.count} experts of {model.name}; use {ways}"
+
+
+def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
+    """What of the step knows no experts."""
+    if setting.model.experts is None:
+        return np.zeros(len(table), dtype=np.bool_)
+    whole = table.collective_matmul == code("collective_matmul", "off")
+    return ~(whole & (table.sharding_mode == code("sharding_mode", "manual")))
+
+
+def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"{setting.model.name} has experts, which are built for sharding_mode=manual and collective_matmul=off, not "
+        f"{strategy.sharding_mode} and {strategy.collective_matmul}; use those"
     )
 
 
@@ -115,5 +150,7 @@ SHARDING_RULES: tuple[Rule, ...] = (
     Rule("vocabulary", "mesh", _vocabulary, _say_vocabulary),
     Rule("state-shards", "mesh", _state, _say_state),
     Rule("collective-matmul", "knob", _ring_matmul, _say_ring_matmul),
+    Rule("experts", "mesh", _experts, _say_experts),
+    Rule("expert-step", "knob", _expert_step, _say_expert_step),
     Rule("host-link", "knob", _host_link, _say_host_link),
 )

@@ -32,8 +32,8 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """Data-parallel ranks: data x fsdp."""
-        return self.strategy.mesh.data * self.strategy.mesh.fsdp
+        """Data-parallel ranks: data x fsdp x expert."""
+        return self.strategy.mesh.data * self.strategy.mesh.fsdp * self.strategy.mesh.expert
 
     @property
     def micro_sequences(self) -> int:

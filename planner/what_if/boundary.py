@@ -66,7 +66,9 @@ KINDS: dict[Question, _Kind] = {
     "max-seq": _Kind(
         longest_sequence, _at_length, _whole_tiles, lambda s: length_unit(s.mesh.context, s.mesh.tensor), 128, ("sequence",)
     ),
-    "max-batch": _Kind(largest_batch, _at_batch, _any, lambda s: s.mesh.data * s.mesh.fsdp * s.microbatches, 1, ("batch",)),
+    "max-batch": _Kind(
+        largest_batch, _at_batch, _any, lambda s: s.mesh.data * s.mesh.fsdp * s.mesh.expert * s.microbatches, 1, ("batch",)
+    ),
     "min-devices": _Kind(
         fewest_devices, _at_devices, lambda table, value: table.devices == value, lambda _: 1, 1, ("devices",), -1
     ),

@@ -19,13 +19,14 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from lcplan.remat import LAYER_IN
+from strategies.activation import ACTIVATIONS, rms_norm
 from strategies.global_view.embedding import embed
 from strategies.global_view.loss import Scaled, chunked_loss
 from strategies.global_view.products import Matrix, column, row
 from strategies.global_view.style import RESIDUAL, Style
 from strategies.linear import own_head
 from strategies.mesh import BATCH_AXES, CONTEXT, TENSOR
-from strategies.model import ACTIVATIONS, Attention, Decoder, FeedForward, Layer, biased, rms_norm
+from strategies.model import Attention, Decoder, FeedForward, Layer, biased
 from strategies.placement import split_of
 from strategies.remat import name, remat
 from strategies.rope import Angles, angles, rotate

@@ -31,7 +31,8 @@ CLASSES = {
     "internlm2": "InternLM2ForCausalLM",
     "Yi": "YiForCausalLM",
 }
-TYPES = "llama, mistral, qwen2, qwen3, phi3, internlm, internlm2, yi"
+TYPES = "llama, mistral, qwen2, qwen3, phi3, internlm, internlm2, yi, "
+TYPES += "mixtral, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, llama4_text"
 
 
 def config(model_type="llama", drop=(), **changes):

@@ -33,8 +33,29 @@ COUNTS = {
     "qwen3-8b": 8190735360,
     "qwen3-14b": 14768307200,
     "qwen3-32b": 32762123264,
+    "qwen3-30b-a3b": 30532122624,
+    "qwen3-235b-a22b": 235093634560,
+    "mixtral-8x7b": 46702792704,
+    "mixtral-8x22b": 140620634112,
+    "gpt-oss-20b": 20914757184,
+    "gpt-oss-120b": 116829156672,
+    "deepseek-v3": 671026404352,
+    "llama4-scout": 107769861120,
 }
-TINY = {"llama-tiny", "llama-tiny-odd", "mistral-tiny", "qwen2.5-tiny", "qwen3-tiny"}
+# What their authors say that a token meets: Qwen3 (arXiv:2505.09388), Mixtral (arXiv:2401.04088), DeepSeek-V3
+# (arXiv:2412.19437) and Meta's and OpenAI's model cards; OpenAI's figures leave the token embedding out.
+ACTIVE = {
+    "qwen3-30b-a3b": 3.3e9,
+    "qwen3-235b-a22b": 22e9,
+    "mixtral-8x7b": 13e9,
+    "mixtral-8x22b": 39e9,
+    "gpt-oss-20b": 3.6e9,
+    "gpt-oss-120b": 5.1e9,
+    "deepseek-v3": 37e9,
+    "llama4-scout": 17e9,
+}
+COUNTED_ONLY = {"gpt-oss-20b", "gpt-oss-120b", "deepseek-v3", "llama4-scout"}
+TINY = {"llama-tiny", "llama-tiny-odd", "mistral-tiny", "qwen2.5-tiny", "qwen3-tiny", "qwen3-moe-tiny"}
 
 
 def test_every_model_is_counted_here():
@@ -90,8 +111,8 @@ def test_names_are_found_in_any_case_and_with_spaces_around():
     ("name", "start"),
     [
         ("lama3-8b", "unknown model 'lama3-8b'; did you mean 'llama3-8b' or 'llama3.1-8b' or 'llama3-70b'?"),
-        ("", "unknown model ''; known: llama-tiny, "),
-        ("zzz", "unknown model 'zzz'; known: llama-tiny, llama-tiny-odd, "),
+        ("", "unknown model ''; known: deepseek-v3, gpt-oss-120b, "),
+        ("zzz", "unknown model 'zzz'; known: deepseek-v3, gpt-oss-120b, "),
         ("a" * 5000, "unknown model 'aaaa"),
         ("a\0b", "unknown model 'a\\x00b'; known: "),
     ],
@@ -129,3 +150,20 @@ def test_only_the_asked_file_is_read(monkeypatch):
     model("qwen3-8b")
     model_names()
     assert read == ["qwen3-8b.yaml"]
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVE))
+def test_active_parameters_are_those_that_their_authors_state(name):
+    spec = model(name)
+    embedding = spec.vocab * spec.d_model if spec.family == "gpt_oss" else 0
+    assert spec.active_parameters - embedding == pytest.approx(ACTIVE[name], rel=0.02)
+
+
+def test_what_is_counted_but_not_planned_says_why():
+    assert {name for name in model_names() if model(name).not_planned} == COUNTED_ONLY
+    assert model("deepseek-v3").not_planned == (
+        "multi-head latent attention",
+        "3 of 61 layers without experts",
+        "shared experts",
+        "routing by groups of experts with a correction bias",
+    )

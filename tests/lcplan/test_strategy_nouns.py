@@ -23,7 +23,7 @@ def test_mesh_devices_are_the_product_of_its_axes(data, fsdp, context, tensor, e
     assert mesh.sizes == tuple(getattr(mesh, axis) for axis in AXES)
     strategy = Strategy(mesh=mesh)
     assert strategy.devices == mesh.devices
-    assert strategy.state_shards == fsdp * context * tensor
+    assert strategy.state_shards == fsdp * context * tensor * expert
 
 
 @pytest.mark.parametrize(

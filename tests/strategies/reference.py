@@ -21,7 +21,8 @@ def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, mod
     for index in range(model.layers):
         layer = jax.tree.map(lambda stacked, index=index: stacked[index], params["layers"])
         x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], model), model)
-        x = x + _feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], model), model)
+        feed_forward = _feed_forward if model.experts is None else _experts
+        x = x + feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], model), model)
     head = params.get("head", params["embedding"])
     logits = jnp.einsum("btd,vd->btv", _norm(x, params["norm"], model), head)
     nll = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
@@ -67,11 +68,28 @@ def _feed_forward(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
     gate, up = h @ layer["gate"], h @ layer["up"]
     if model.mlp_bias:
         gate, up = gate + layer["gate_bias"], up + layer["up_bias"]
-    activation = {
-        "silu": lambda x: x / (1 + jnp.exp(-x)),
-        "gelu": lambda x: x * (1 + jax.scipy.special.erf(x / sqrt(2))) / 2,
-        "gelu_tanh": lambda x: x * (1 + jnp.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
-        "relu": lambda x: jnp.maximum(x, 0),
-    }[model.activation]
-    x = (activation(gate) * up) @ layer["down"].T
+    x = (_ACTIVATIONS[model.activation](gate) * up) @ layer["down"].T
     return x + layer["down_bias"] if model.mlp_bias else x
+
+
+def _experts(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
+    """Every expert for every token, one after another, weighted; zero where the token did not choose it."""
+    experts = model.experts
+    probabilities = jax.nn.softmax(h @ layer["router"], axis=-1)
+    kth = -jnp.sort(-probabilities, axis=-1)[..., experts.active - 1, None]
+    weights = jnp.where(probabilities >= kth, probabilities, 0)
+    if experts.normalized:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    total = jnp.zeros_like(h)
+    for index in range(experts.count):
+        gate, up, down = (layer[f"expert_{name}"][:, index] for name in ("gate", "up", "down"))
+        total += weights[..., index, None] * ((_ACTIVATIONS[model.activation](h @ gate) * (h @ up)) @ down.T)
+    return total
+
+
+_ACTIVATIONS = {
+    "silu": lambda x: x / (1 + jnp.exp(-x)),
+    "gelu": lambda x: x * (1 + jax.scipy.special.erf(x / sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + jnp.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+    "relu": lambda x: jnp.maximum(x, 0),
+}

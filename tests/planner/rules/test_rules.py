@@ -53,6 +53,28 @@ CASES = [
         "fsdp x context = 12 does not divide d_model=4096",
         {"fsdp": 4},
     ),
+    ("experts", {"batch": 64}, {"expert": 2}, "expert=2: llama3-8b is dense and has no experts to split", {"expert": 1}),
+    (
+        "experts",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"expert": 16},
+        "expert=16 does not divide the 8 experts",
+        {"expert": 8},
+    ),
+    (
+        "expert-step",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"expert": 8, "sharding_mode": "auto"},
+        "mixtral-8x7b has experts, which are built for sharding_mode=manual",
+        {"expert": 8},
+    ),
+    (
+        "batch",
+        {"model": "mixtral-8x7b", "batch": 4},
+        {"fsdp": 2, "expert": 4},
+        "data x fsdp x expert = 8 does not divide global_batch=4",
+        {"fsdp": 2, "expert": 2},
+    ),
     ("sequence", {"seq": 1000}, {"context": 16}, "context=16 does not divide seq_len=1000 tokens", {"context": 8}),
     (
         "sequence",

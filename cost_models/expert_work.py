@@ -1,0 +1,76 @@
+"""A device's own work on its experts: products of rows with matrices, and the copies that sort rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.experts import BLOCK_ROWS, ExpertLayout
+from cost_models.kernels import gemm_seconds
+from cost_models.layout import Floats, Layout
+from cost_models.rates import Rates
+
+COPIES = {"forward": (4.0, 1.0), "backward": (4.0, 4.0)}
+"""Passes over rows of D, of those that a rank's tokens send and of its whole buffer. Forward: rows are copied out by expert
+(read, write), the buffer is filled with zeros, results come back into zeros and are summed. Backward: the same for the
+cotangents, and the gradients by gate and up are added in the buffer (read, read, write). Counted from strategies/moe."""
+
+
+def expert_product_seconds(layout: Layout, rates: Rates, *, products: Floats | float, sums: float = 0.0) -> Floats:
+    """Time of products of one layer's and microbatch's rows with their experts' matrices, on the busiest rank.
+
+    ``2 p m D F / t`` FLOP for the m rows that are multiplied; each product reads the matrices of all experts of the rank, and
+    each sum of outer products reads and writes one fp32 matrix a block.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    rates : Rates
+        What the device achieves; a block's product is taken to run as a whole one of its size does.
+    products : ndarray or float
+        p, products of one matrix a layer [count].
+    sums : float
+        Of them those that are a weight's gradient [count].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Time [s per layer and microbatch].
+
+    Notes
+    -----
+    Source: docs/step.md; strategies/moe/products.py for the block loop.
+    """
+    part, width = ExpertLayout(layout), layout.setting.model.d_model * layout.ff_width
+    traffic = layout.activation_bytes * products * part.own * width
+    blocks = np.where(part.dispatches("capacity") | (not part.blocks), part.own, part.multiplied / BLOCK_ROWS)
+    traffic = traffic + sums * 2.0 * layout.reduce_bytes * blocks * width
+    flop = 2.0 * products * part.multiplied * width
+    return gemm_seconds(flop, traffic, flop_per_s=rates.gemm.value, hbm_bytes_per_s=rates.hbm.value)
+
+
+def expert_copy_bytes(layout: Layout, which: str) -> Floats:
+    """Traffic of sorting rows and of bringing results back, of one layer and microbatch.
+
+    ``a D (p U k + q R)``.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    which : str
+        ``forward`` or ``backward``.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Traffic [bytes per layer and microbatch]; 0 for a dense model.
+
+    Notes
+    -----
+    Source: ``COPIES``.
+    """
+    if layout.setting.model.experts is None:
+        return np.zeros(len(layout.table))
+    part, (sent, buffer) = ExpertLayout(layout), COPIES[which]
+    return layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.room)

@@ -1,0 +1,66 @@
+"""Term: one kind of collective of a step, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from cost_models.layout import Bools, Floats, Layout
+from lcplan.collective import Op
+from lcplan.strategy import AxisName
+
+Part = Literal["neighbours", "groups"]
+"""Of the context axis: the ranks of one exchange of heads; or one rank of each such group (all, where nothing exchanges)."""
+
+Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
+"""What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
+
+    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member.
+    """
+
+    op: Op
+    axes: tuple[AxisName, ...]
+    purpose: str
+    bytes: Floats
+    calls: Floats
+    schedule: Schedule
+    part: Part | None = None
+    moved: Floats | None = None
+    """Of the operand what is really moved [bytes], where that is less: a ragged all-to-all's buffer is seldom full."""
+
+    @cached_property
+    def used(self) -> Bools:
+        """Rows that make at least one call."""
+        return self.calls > 0
+
+
+def on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:
+    """``calls`` where the group of ``axes`` has more than one member, else 0.
+
+    Parameters
+    ----------
+    axes : tuple of axis names
+        Mesh axes that the group joins.
+    calls : ndarray or float
+        Calls a step [count].
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md: an axis of size 1 has no collective.
+    """
+    return np.multiply(calls, layout.members(axes) > 1, dtype=np.float64)

@@ -1,0 +1,72 @@
+"""Experts: a mixture of experts in place of the feed-forward layer; and multi-head latent attention (DeepSeek)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from lcplan.frozen import Frozen
+
+Width = Annotated[int, Field(gt=0, le=10**8)]
+
+
+class Experts(Frozen):
+    """E routed experts of width F in a layer, of which a token meets k, and what stands beside them."""
+
+    count: Annotated[int, Field(gt=0, le=65536)]
+    """E, routed experts of one layer."""
+    active: Annotated[int, Field(gt=0, le=65536)]
+    """k, experts that one token is sent to."""
+    d_ff: Width
+    """F of one routed expert."""
+    normalized: bool = True
+    """Whether the weights of a token's k experts are scaled to sum to one."""
+    shared_d_ff: Annotated[int, Field(ge=0, le=10**8)] = 0
+    """Width of all experts together that every token meets."""
+    first_dense: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Layers at the beginning that have the dense feed-forward of ``d_ff`` in place of experts."""
+    every: Annotated[int, Field(gt=0, le=4096)] = 1
+    """After those, every n-th layer has experts, the last of each n; the others are dense."""
+    bias: bool = False
+    """Biases of the experts' products."""
+    router_bias: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.active > self.count:
+            raise ValueError(f"active={self.active} is more than count={self.count} experts")
+        return self
+
+    def layers_of(self, layers: int) -> int:
+        """How many of ``layers`` have experts.
+
+        >>> Experts(count=8, active=1, d_ff=4, first_dense=1, every=2).layers_of(6)
+        2
+        """
+        return max(0, layers - self.first_dense) // self.every
+
+
+class LatentAttention(Frozen):
+    """Multi-head latent attention: queries, and keys with values, each through a compressed vector with a norm of its own."""
+
+    query_rank: Width | None = None
+    """None: queries are not compressed."""
+    kv_rank: Width
+    nope_dim: Width
+    """Features of a head's query and key without position."""
+    rope_dim: Width
+    """Features with RoPE; those of the key are one for all heads."""
+    value_dim: Width
+
+    def matrix_parameters(self, d_model: int, heads: int) -> int:
+        """Of one layer: down and up for queries and for keys with values, and the output."""
+        query = heads * (self.nope_dim + self.rope_dim)
+        down_up = d_model * query if self.query_rank is None else self.query_rank * (d_model + query)
+        pair = d_model * (self.kv_rank + self.rope_dim) + self.kv_rank * heads * (self.nope_dim + self.value_dim)
+        return down_up + pair + heads * self.value_dim * d_model
+
+    @property
+    def vector_parameters(self) -> int:
+        """Norms of the compressed vectors."""
+        return (self.query_rank or 0) + self.kv_rank

@@ -1,0 +1,271 @@
+"""Dropless dispatch: rows sorted by expert, an all-to-all that moves what is routed, rows sorted by expert again.
+
+Every rank learns from one small gather how many rows each rank sends to each expert; from these counts all of them work out
+the same places. On a rank rows lie by expert, for each expert by the rank that they come from, so nothing is sorted twice:
+the ragged all-to-all sends one run for each expert and writes it where it belongs. Where the backend has none, an all-to-all
+of a fixed number of rows for each pair of ranks stands in, and rows are picked out of it.
+
+What does not fit into the receiving buffer is dropped: the last rows in that order.
+
+Inside ``shard_map``: all lengths are local. U tokens, A = U k assignments sorted by expert, E experts of all ranks, G of this
+one, X ranks of the expert axis, R rows that a rank has room for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Shaped
+
+from strategies.collectives import Ragged, all_gather, all_to_all, ragged_all_to_all
+from strategies.mesh import EXPERT
+from strategies.moe.interface import ProductsName, as_residual, masked
+from strategies.moe.products import BlockProducts, Products, RaggedProducts
+from strategies.moe.room import Room, block_rows
+from strategies.spec import Platform
+
+
+class Sorted(NamedTuple):
+    """The assignments of this rank's tokens, by expert."""
+
+    order_A: Int[Array, " A"]
+    """Which assignment, of all in the order of tokens, comes at each place."""
+    place_Uk: Int[Array, "U k"]
+    """The place of each assignment."""
+    counts_E: Int[Array, " E"]
+
+    @classmethod
+    def of(cls, experts_Uk: Int[Array, "U k"], *, experts: int) -> Sorted:
+        """A stable sort: within an expert tokens stay in order."""
+        flat = experts_Uk.reshape(-1)
+        order_A = jnp.argsort(flat, stable=True)
+        place = jnp.zeros_like(order_A).at[order_A].set(jnp.arange(flat.size, dtype=order_A.dtype))
+        counts = jnp.zeros(experts, jnp.int32).at[flat].add(1)
+        return cls(order_A, place.reshape(experts_Uk.shape), counts)
+
+    def rows(self, x_UD: Float[Array, "U D"]) -> Float[Array, "A D"]:
+        """A copy of a token's row for each assignment."""
+        return x_UD[self.order_A // self.place_Uk.shape[1]]
+
+    def sums(self, rows_AD: Float[Array, "A D"]) -> Float[Array, "U D"]:
+        """For each token the sum over its assignments; the transpose of ``rows``."""
+        return rows_AD[self.place_Uk].astype(jnp.float32).sum(axis=1).astype(rows_AD.dtype)
+
+
+def exclusive(counts: Int[Array, "... n"]) -> Int[Array, "... n"]:
+    """Sums of all before each, along the last dim."""
+    return jnp.cumsum(counts, axis=-1) - counts
+
+
+def swapped(x: Shaped[Array, "n ..."], ranks: int) -> Shaped[Array, "n ..."]:
+    """As many equal parts of the leading dim as there are ranks: part i to rank i, from rank i part i."""
+    return all_to_all(x.reshape(ranks, -1, *x.shape[1:]), EXPERT).reshape(x.shape)
+
+
+class Traffic(NamedTuple):
+    """Rows that go from each rank to each expert, and where; the same on every rank."""
+
+    starts_XXG: Int[Array, "X X G"]
+    """By sending rank, receiving rank, expert: where the run begins among the sender's assignments."""
+    sizes_XXG: Int[Array, "X X G"]
+    """Rows that are sent: those that find room."""
+    targets_XXG: Int[Array, "X X G"]
+    """Where the run begins on the receiver."""
+
+    @classmethod
+    def of(cls, counts_XE: Int[Array, "X E"], *, rows: int) -> Traffic:
+        """From every rank's counts; a receiver has room for ``rows``."""
+        ranks = counts_XE.shape[0]
+        counts = counts_XE.reshape(ranks, ranks, -1)
+        arrival = counts.transpose(1, 2, 0)  # receiver, expert, sender
+        targets = exclusive(arrival.reshape(ranks, -1)).reshape(arrival.shape).transpose(2, 0, 1)
+        starts = exclusive(counts_XE).reshape(counts.shape)
+        return cls(starts, jnp.clip(rows - targets, 0, counts), jnp.minimum(targets, rows))
+
+    def there(self, rank: Int[Array, ""]) -> Ragged:
+        """From assignments to rows of the experts' ranks."""
+        parts = self.starts_XXG[rank], self.sizes_XXG[rank], self.targets_XXG[rank], self.sizes_XXG[:, rank]
+        return Ragged._make(part.reshape(-1) for part in parts)
+
+    def back(self, rank: Int[Array, ""]) -> Ragged:
+        """From the rows to the assignments."""
+        parts = self.targets_XXG[:, rank], self.sizes_XXG[:, rank], self.starts_XXG[:, rank], self.sizes_XXG[rank]
+        return Ragged._make(part.reshape(-1) for part in parts)
+
+
+@dataclass(frozen=True)
+class Exchange(ABC):
+    """What all ways of moving the sorted assignments share; members say how they get ``there`` and ``back``."""
+
+    sorted: Sorted
+    room: Room
+    kernel: ProductsName
+
+    @property
+    def spare(self) -> int:
+        """Rows behind the last one that a block of it may reach into."""
+        return block_rows(self.room) if self.kernel == "blocks" else 0
+
+    @abstractmethod
+    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """From assignments to the rows of their experts' ranks; other rows are zero."""
+
+    @abstractmethod
+    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """The transpose."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Int[Array, " G"]:
+        """Rows of each of this rank's experts."""
+
+    @abstractmethod
+    def dropped(self) -> Int[Array, ""]:
+        """As ``Dispatch``."""
+
+    def out(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
+        """As ``Dispatch``."""
+        return self.there(self.sorted.rows(x_UD))
+
+    def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
+        """As ``Dispatch``."""
+        return self.sorted.sums(self.back(rows_RD))
+
+    def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
+        """As ``Dispatch``."""
+        return self.there(weights_Uk.reshape(-1)[self.sorted.order_A])
+
+    def weights_home(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
+        """As ``Dispatch``."""
+        return self.back(weights_R)[self.sorted.place_Uk]
+
+    def products(self) -> Products:
+        """As ``Dispatch``."""
+        return RaggedProducts(self.sizes) if self.kernel == "ragged" else BlockProducts(self.sizes, self.spare)
+
+
+@as_residual("sorted", static=("room", "kernel"))
+@dataclass(frozen=True)
+class OwnExperts(Exchange):
+    """One rank has all experts: nothing moves and nothing is dropped."""
+
+    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """As ``Exchange``."""
+        return jnp.pad(x_A, ((0, self.spare), *((0, 0),) * (x_A.ndim - 1)))
+
+    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """As ``Exchange``."""
+        return rows_R[: self.room.assigned]
+
+    @property
+    def sizes(self) -> Int[Array, " G"]:
+        """As ``Exchange``."""
+        return self.sorted.counts_E
+
+    def dropped(self) -> Int[Array, ""]:
+        """As ``Dispatch``."""
+        return jnp.zeros((), jnp.int32)
+
+
+@as_residual("sorted", "traffic", static=("room", "kernel"))
+@dataclass(frozen=True)
+class RaggedExchange(Exchange):
+    """By a ragged all-to-all: what moves is what is routed."""
+
+    traffic: Traffic
+
+    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """As ``Exchange``."""
+        into = jnp.zeros((self.room.rows + self.spare, *x_A.shape[1:]), x_A.dtype)
+        return ragged_all_to_all(x_A, into, self.traffic.there(lax.axis_index(EXPERT)), axis=EXPERT)
+
+    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """As ``Exchange``."""
+        into = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
+        return ragged_all_to_all(rows_R, into, self.traffic.back(lax.axis_index(EXPERT)), axis=EXPERT)
+
+    @property
+    def sizes(self) -> Int[Array, " G"]:
+        """As ``Exchange``."""
+        return self.traffic.sizes_XXG[:, lax.axis_index(EXPERT)].sum(axis=0)
+
+    def dropped(self) -> Int[Array, ""]:
+        """As ``Dispatch``."""
+        return self.room.assigned - self.traffic.sizes_XXG[lax.axis_index(EXPERT)].sum()
+
+
+@as_residual("sorted", "counts_XXG", static=("room", "kernel"))
+@dataclass(frozen=True)
+class PairExchange(Exchange):
+    """By an all-to-all of ``room.pair_rows`` rows for each pair of ranks."""
+
+    counts_XXG: Int[Array, "X X G"]
+    """Rows that each rank has for each expert of each rank."""
+
+    @property
+    def _slots(self) -> tuple[Array, Array]:
+        """For each slot of the buffer to be sent, its assignment, and whether there is one."""
+        counts_X = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
+        slot = jnp.arange(self.room.pair_rows)
+        place = exclusive(counts_X)[:, None] + slot
+        return place.reshape(-1), (slot < counts_X[:, None]).reshape(-1)
+
+    @property
+    def _arrived(self) -> Int[Array, "X G"]:
+        """Rows that came, by sender and expert."""
+        coming = self.counts_XXG[:, lax.axis_index(EXPERT)]
+        return jnp.clip(self.room.pair_rows - exclusive(coming), 0, coming)
+
+    @property
+    def _source(self) -> tuple[Array, Array]:
+        """For each row its slot in the buffer that came, and whether there is one."""
+        arrived = self._arrived
+        ranks, experts = arrived.shape
+        rows = ranks * self.room.pair_rows + self.spare
+        first = exclusive(arrived) + jnp.arange(ranks)[:, None] * self.room.pair_rows
+        sizes = arrived.T.reshape(-1)
+        run = jnp.repeat(jnp.arange(ranks * experts), sizes, total_repeat_length=rows)
+        row = jnp.arange(rows)
+        return first.T.reshape(-1)[run] + row - exclusive(sizes)[run], row < sizes.sum()
+
+    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """As ``Exchange``."""
+        place, used = self._slots
+        came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.room.ranks)
+        source, kept = self._source
+        return masked(came.at[source].get(mode="clip"), kept)
+
+    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """As ``Exchange``."""
+        place, used = self._slots
+        source, kept = self._source
+        slots = jnp.zeros((place.size, *rows_R.shape[1:]), rows_R.dtype)
+        slots = swapped(slots.at[jnp.where(kept, source, place.size)].set(rows_R, mode="drop"), self.room.ranks)
+        x_A = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
+        return x_A.at[jnp.where(used, place, self.room.assigned)].set(slots, mode="drop")
+
+    @property
+    def sizes(self) -> Int[Array, " G"]:
+        """As ``Exchange``."""
+        return self._arrived.sum(axis=0)
+
+    def dropped(self) -> Int[Array, ""]:
+        """As ``Dispatch``."""
+        sent = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
+        return jnp.maximum(sent - self.room.pair_rows, 0).sum()
+
+
+def exchange(experts_Uk: Int[Array, "U k"], *, room: Room, platform: Platform) -> Exchange:
+    """The exchange that the platform runs best."""
+    own = Sorted.of(experts_Uk, experts=room.experts)
+    kernel: ProductsName = "ragged" if platform == "tpu" else "blocks"
+    if room.ranks == 1:
+        return OwnExperts(own, room, kernel)
+    counts_XE = all_gather(own.counts_E[None], EXPERT)
+    if platform == "cpu":
+        return PairExchange(own, room, kernel, counts_XE.reshape(room.ranks, room.ranks, -1))
+    return RaggedExchange(own, room, kernel, Traffic.of(counts_XE, rows=room.rows))

@@ -1,0 +1,60 @@
+"""The feed-forward layer of a mixture of experts, written for ``shard_map``: parameters are shards, all lengths are local."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from strategies.activation import ACTIVATIONS, rms_norm
+from strategies.collectives import all_gather, reduce_scatter
+from strategies.linear import Gather
+from strategies.mesh import EXPERT_STATE_AXES, STATE_AXES, TENSOR
+from strategies.moe.capacity import Capacity
+from strategies.moe.exchange import exchange
+from strategies.moe.expert_products import How, Operands, through_experts
+from strategies.moe.gather import Gathered
+from strategies.moe.interface import Dispatch
+from strategies.moe.room import Room
+from strategies.moe.router import choose
+from strategies.parameter import matrix, vector
+from strategies.spec import StepSpec
+
+
+class ExpertFeedForward(nnx.Module):
+    """RMSNorm, router, and for each token the weighted sum of its k experts' gated products."""
+
+    def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
+        self.spec = spec
+        model, experts = spec.model, spec.model.experts
+        assert experts is not None
+        self.norm = vector(model.d_model, fill=1.0)
+        self.router = matrix(rngs, model.d_model, experts.count)
+        shape = model.d_model, experts.count, experts.d_ff
+        self.expert_gate, self.expert_up, self.expert_down = (matrix(rngs, *shape) for _ in range(3))
+
+    def __call__(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Int[Array, ""]]:
+        """What the experts add to the residual stream, and how many rows of this rank's tokens found no room.
+
+        Rows are gathered over tensor for the router and the experts together; every tensor rank routes them alike.
+        """
+        spec, experts = self.spec, self.spec.model.experts
+        assert experts is not None
+        h_UD = all_gather(rms_norm(x_RD, self.norm[...], eps=spec.model.norm_eps), TENSOR)
+        everywhere = Gather(spec.numerics, axes=(*STATE_AXES, TENSOR))
+        choice = choose(h_UD, self.router[...], experts=experts, how=everywhere)
+        dispatch = _dispatch(spec, jax.lax.stop_gradient(choice.experts_Uk))
+        operands = Operands(h_UD, choice.weights_Uk, self.expert_gate[...], self.expert_up[...], self.expert_down[...])
+        how = How(Gather(spec.numerics, axes=EXPERT_STATE_AXES), ACTIVATIONS[spec.model.activation])
+        y_UD = through_experts(operands, dispatch, how=how)
+        return reduce_scatter(y_UD, TENSOR), dispatch.dropped().astype(jnp.float32)
+
+
+def _dispatch(spec: StepSpec, experts_Uk: Int[Array, "U k"]) -> Dispatch:
+    room = Room.of(spec, experts_Uk.shape[0])
+    if spec.strategy.moe_dispatch == "capacity":
+        return Capacity.of(experts_Uk, room=room)
+    if spec.strategy.moe_dispatch == "gather":
+        return Gathered.of(experts_Uk, room=room, platform=spec.platform)
+    return exchange(experts_Uk, room=room, platform=spec.platform)

@@ -1,0 +1,51 @@
+"""The router: which experts a token goes to, and with what weight.
+
+Inside ``shard_map``: all lengths are local. U tokens of the context rank, whole on every tensor rank; all E experts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from lcplan.experts import Experts
+from strategies.linear import Gather
+from strategies.vjp import with_backward
+
+
+class Choice(NamedTuple):
+    """What the router chose for each token: k experts and their weights."""
+
+    experts_Uk: Int[Array, "U k"]
+    weights_Uk: Float[Array, "U k"]
+
+
+def choose(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, experts: Experts, how: Gather) -> Choice:
+    """Softmax over all experts in fp32, the k largest, scaled to sum to one where the model does that."""
+    probabilities = jax.nn.softmax(_logits(h_UD, shard, how=how), axis=-1)
+    weights_Uk, experts_Uk = lax.top_k(probabilities, experts.active)
+    if experts.normalized:
+        weights_Uk = weights_Uk / weights_Uk.sum(axis=-1, keepdims=True)
+    return Choice(experts_Uk, weights_Uk)
+
+
+def _logits(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, how: Gather) -> Float[Array, "U E"]:
+    """Summed and returned in fp32. Each tensor rank's gradient is a share, so the matrix's is scattered over tensor too."""
+    return with_backward(partial(_forward, how=how), partial(_backward, how=how))(h_UD, shard)
+
+
+def _forward(h_UD: Array, shard: Array, *, how: Gather) -> tuple[Array, Any]:
+    weight_DE = how.collect(shard)
+    return jnp.matmul(h_UD, weight_DE, preferred_element_type=jnp.float32), (h_UD, weight_DE)
+
+
+def _backward(residuals: Any, dlogits_UE: Float[Array, "U E"], *, how: Gather) -> tuple[Array, Array]:
+    h_UD, weight_DE = residuals
+    dlogits_UE = dlogits_UE.astype(how.numerics.compute)
+    dweight_DE = jnp.matmul(h_UD.T, dlogits_UE, preferred_element_type=how.numerics.reduce)
+    return dlogits_UE @ weight_DE.T, how.distribute(dweight_DE)

@@ -1,0 +1,42 @@
+"""A mixture of experts: loss and every gradient equal the reference that runs every expert, in fp32, for each dispatch."""
+
+import pytest
+from equality import Case, assert_equal
+
+from lcplan.experts import Experts
+from lcplan.model import ModelSpec
+from lcplan.strategy import Mesh, Strategy
+
+QWEN = ModelSpec(
+    name="experts", layers=2, d_model=48, d_ff=8, heads=4, kv_heads=2, head_dim=8, vocab=96, qk_norm=True,
+    experts=Experts(count=8, active=3, d_ff=24),
+)  # fmt: skip
+UNSCALED = QWEN.model_copy(update={"experts": Experts(count=8, active=2, d_ff=24, normalized=False)})
+
+
+def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zigzag", **mesh):
+    return Strategy(
+        mesh=Mesh(**mesh), scheme=scheme, remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_room_percent=0,
+    )  # fmt: skip
+
+
+CASES = [
+    (QWEN, strategy()),
+    (QWEN, strategy(expert=4)),
+    (QWEN, strategy(expert=2, context=2, tensor=2)),
+    (UNSCALED, strategy(expert=2, context=2, fsdp=2, remat="none")),
+    (QWEN, strategy(expert=2, data=2, tensor=2, remat="minimal")),
+    (UNSCALED, strategy(expert=2, tensor=4, remat="none")),  # two tensor ranks share a KV head
+    (QWEN, strategy("capacity", expert=4, context=2)),
+    (UNSCALED, strategy("capacity", expert=2, fsdp=2, tensor=2, remat="none")),
+    (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
+    (UNSCALED, strategy("gather", expert=4, fsdp=2, remat="none")),
+    (QWEN, strategy(expert=2, context=2, fsdp=2, microbatches=2, scheme="ulysses")),
+    (QWEN, strategy(context=4, tensor=2, remat="none")),  # experts whole on every rank
+]
+
+
+@pytest.mark.parametrize(("model", "strategy"), CASES, ids=lambda value: getattr(value, "label", None))
+def test_equals_reference(model, strategy):
+    assert_equal(Case(model, strategy, global_batch=8))
