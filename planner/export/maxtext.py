@@ -194,6 +194,6 @@ def _remat(job: Job) -> dict[str, Any]:
     if policy in NAMED_REMAT:
         return {"remat_policy": NAMED_REMAT[policy]}
     kept, offloaded = REMAT_POLICIES[policy].kept, REMAT_POLICIES[policy].offloaded
-    places = {name: "device" for tensor in kept for name in SAVED[tensor]}
-    places |= {name: "offload" for tensor in offloaded for name in SAVED[tensor]}
+    places = {name: "device" for tensor in kept for name in SAVED.get(tensor, ())}
+    places |= {name: "offload" for tensor in offloaded for name in SAVED.get(tensor, ())}
     return {"remat_policy": "custom", **places}

@@ -43,7 +43,7 @@ from jax.sharding import PartitionSpec as P
 PROCESSES = {processes}
 AXES = {axes}
 SHAPE = {shape}
-TOKENS = P(("data", "fsdp"), "context")  # B T
+TOKENS = P(("data", "fsdp", "expert"), "context")  # B T
 PARAMETERS = {{
 {parameters}
 }}
@@ -155,18 +155,19 @@ def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
 
     Vectors that are not named lie whole on every device.
     """
-    state, model = '("fsdp", "context")', job.model
+    state, model = '("fsdp", "context", "expert")', job.model
     key_value = f'P(None, {state}, None, "tensor")'
     if job.strategy.mesh.tensor > model.kv_heads:
-        key_value = 'P(None, ("fsdp", "context", "tensor"))'
+        key_value = 'P(None, ("fsdp", "context", "expert", "tensor"))'
     specs = {"embedding": (f'P("tensor", {state})', "V D")}
     specs |= {} if model.tied_embeddings else {"head": (f'P("tensor", {state})', "V D")}
     specs |= {
         "query": (f'P(None, {state}, "tensor")', "L D N H"),
         "key_value": (key_value, "L D 2 K H"),
         "out": (f'P(None, {state}, "tensor")', "L D N H"),
-        "gate": (f'P(None, {state}, "tensor")', "L D F"),
-        "up": (f'P(None, {state}, "tensor")', "L D F"),
-        "down": (f'P(None, {state}, "tensor")', "L D F"),
     }
-    return specs
+    if model.experts is None:
+        return specs | {name: (f'P(None, {state}, "tensor")', "L D F") for name in ("gate", "up", "down")}
+    router = {"router": ('P(None, ("fsdp", "context", "expert", "tensor"))', "L D E")}
+    expert = 'P(None, ("fsdp", "context"), "expert", "tensor")', "L D E F"
+    return specs | router | {name: expert for name in ("expert_gate", "expert_up", "expert_down")}

@@ -152,6 +152,8 @@ class Trainer:
         problems = self.model_problems(model)
         if model.mlp != "gated":
             problems.append(f"{model.name} has a {model.mlp} feed-forward; lcplan exports gated ones")
+        if model.experts is not None and self.name != "jax":
+            problems.append(f"{model.name} has experts, which lcplan does not export to {self.title}; --to jax does")
         if hardware.kind not in self.kinds:
             kinds = " and ".join(self.kinds)
             problems.append(f"{self.title} runs on {kinds}; {hardware.name} is {hardware.kind}")
