@@ -40,8 +40,9 @@ def command(*, study: str, jobs: int, toolchain: str | None, wait: int, grace: i
         if crew is None:
             shared = Shared.join(study, grace_s=grace)
             crew = Crew(shared, using) if shared is not None else None
-        if crew is not None and crew.shift(PoolLimits(jobs=jobs)):
-            idle_since = time.monotonic()
+        if crew is not None:
+            for _ in crew.shift(PoolLimits(jobs=jobs)):
+                idle_since = time.monotonic()
         time.sleep(POLL_S)
     if crew is None:
         raise StageFailedError(

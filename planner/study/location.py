@@ -16,8 +16,6 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 """The drivers of the extras, where a URL names none."""
 GRACE_S = 60
 """A job whose worker gave no heartbeat for this long is somebody else's."""
-MAX_RETRY = 2
-"""Times that a job whose worker died is handed to another; a third death is the job's own doing."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10
@@ -85,17 +83,16 @@ def open_storage(url: str, *, grace_s: int = GRACE_S) -> Any:
 
 
 def _open_database(url: str, *, grace_s: int) -> Any:
-    from optuna.storages import RDBStorage, RetryFailedTrialCallback
+    from optuna.storages import RDBStorage
 
     sqlite = url.startswith("sqlite")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # heartbeats and retries are marked experimental
+        warnings.simplefilter("ignore")  # heartbeats are marked experimental
         return RDBStorage(
             url,
             engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True},
             heartbeat_interval=max(1, grace_s // 4),
             grace_period=grace_s,
-            heartbeat_stale_trial_callback=RetryFailedTrialCallback(max_retry=MAX_RETRY),
         )
 
 

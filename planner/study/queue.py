@@ -1,14 +1,17 @@
 """The queue of a shared study: jobs are Optuna's WAITING trials, and whoever sets one to RUNNING does it.
 
-Setting the state is atomic in every storage (a row lock, or one line of a journal), so that one job has one worker. In a
-relational storage a worker's heartbeat stands beside its job; one that falls silent loses it to Optuna's retry. A journal has
-no heartbeats: there a job that runs for longer than any may is taken for lost.
+Setting the state is atomic in every storage (a row lock, or one line of a journal), so that one job has one worker. Where two
+searches post the same job in the same moment, only the older of the two trials is ever done. In a relational storage a
+worker's heartbeat stands beside its job; one that falls silent has lost it. A journal has no heartbeats: there a job that runs
+for longer than any may is taken for lost. Whoever needs a lost job posts it again, as often as its own patience goes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -42,6 +45,12 @@ class Queue:
         found = self._trials("FAIL")
         return {t.user_attrs["key"]: t.user_attrs["failure"] for t in found if t.number >= since and "failure" in t.user_attrs}
 
+    def lost(self, since: int) -> Counter[str]:
+        """By key: how often a worker died with the job, from trial number ``since`` on."""
+        told = ("result", "failure", "ended")
+        found = [trial for trial in self._trials("FAIL") if trial.number >= since]
+        return Counter(t.user_attrs["key"] for t in found if not any(name in t.user_attrs for name in told))
+
     @property
     def length(self) -> int:
         """Trials there are: the number of the next one."""
@@ -55,14 +64,24 @@ class Queue:
         """The first waiting job that is ``wanted`` and that nobody else got in the same moment."""
         from optuna.trial import TrialState
 
-        running = {trial.user_attrs["key"] for trial in self._trials("RUNNING")}
-        for trial in self._trials("WAITING"):
-            if trial.user_attrs["key"] in running or not wanted(trial.user_attrs):
+        for trial in self._oldest().values():
+            if trial.state != TrialState.WAITING or not wanted(trial.user_attrs):
                 continue
-            if self._set(trial._trial_id, TrialState.RUNNING):
-                self.beat(trial._trial_id)
-                return Held(trial._trial_id, trial.user_attrs)
+            if not self._set(trial._trial_id, TrialState.RUNNING):
+                continue
+            self.beat(trial._trial_id)
+            held = Held(trial._trial_id, trial.user_attrs)
+            if self._oldest()[trial.user_attrs["key"]].number == trial.number:
+                return held
+            self._end(held, "posted twice")  # its twin came into sight after we had looked
         return None
+
+    def _oldest(self) -> dict[str, Any]:
+        """By key, the first of the trials that wait or run; its twins are never begun before it is over."""
+        found: dict[str, Any] = {}
+        for trial in self._trials("WAITING", "RUNNING"):
+            found.setdefault(trial.user_attrs["key"], trial)
+        return found
 
     def finish(self, held: Held, *, value: float | None, attributes: Attributes) -> bool:
         """Write what came of a job; False where it was no longer ours."""
@@ -78,28 +97,32 @@ class Queue:
         return self._set(held.trial_id, state, None if value is None else [value])
 
     def hand_back(self, held: Held) -> None:
-        """End a job that is not done, and post it again."""
-        from optuna.trial import TrialState
-
-        if self._set(held.trial_id, TrialState.FAIL):
+        """End a job that is not done, and post it again; that counts as no death."""
+        if self._end(held, "handed back"):
             self.post(held.attributes)
 
     def withdraw(self, keys: set[str]) -> None:
         """Nobody need do these any more, as far as nobody does."""
         while (held := self.claim(lambda attributes: attributes["key"] in keys)) is not None:
-            self.finish(held, value=None, attributes={})
+            self._end(held, "withdrawn")
+
+    def _end(self, held: Held, why: str) -> bool:
+        return self.finish(held, value=None, attributes={"ended": why})
 
     def reap(self) -> None:
-        """Post again what dead workers held."""
+        """Mark as failed what dead workers held."""
         import optuna
+        from optuna.trial import TrialState
 
-        optuna.storages.fail_stale_trials(self._study)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is marked experimental
+            optuna.storages.fail_stale_trials(self._study)
         if hasattr(self._storage, "record_heartbeat"):
             return
         oldest = datetime.now() - timedelta(seconds=LOST_AFTER_S)
         for trial in self._trials("RUNNING"):
             if trial.datetime_start is not None and trial.datetime_start < oldest:
-                self.hand_back(Held(trial._trial_id, trial.user_attrs))
+                self._set(trial._trial_id, TrialState.FAIL)
 
     def beat(self, trial_id: int) -> None:
         """Say that the holder of a job lives."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import closing
 from typing import Any
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.errors import BadInputError
 from lcplan.measurement import Compiled, Timed
 from planner.measure.compile import Work, is_final, row_of
 from planner.measure.job import CompileJob
 from planner.measure.pool import Outcome, PoolLimits, Task, pull_tasks
+from planner.measure.process import Failure
 from planner.measure.toolchain import Toolchain
 from planner.study.location import GRACE_S, canonical_url, open_storage
 from planner.study.queue import Attributes, Held, Queue, beating
 from planner.study.store import DEFAULT_NAME, Store, talking_to, value_of
 
 POLL_S = 1.0
-POSTS = 3
-"""Times that a job is posted before it counts as one that kills its workers."""
+DEATHS = 3
+"""Workers that may die with one job in one search; then the job is a failed row, and no other worker is given to it."""
 
 
 class Shared(Store):
@@ -52,43 +53,48 @@ class Shared(Store):
         Closing it withdraws what nobody has begun.
         """
         pending = {one.key: one for one in work}
-        posts = dict.fromkeys(pending, 0)
         queue = self.queue
         since = queue.length
         crew = Crew(self, work[0].toolchain if work else None)
         try:
             while pending:
-                self._post(pending, posts)
-                crew.shift(limits)
-                yield from self._arrived(pending, posts, since)
+                self._post(pending, since)
+                with closing(crew.shift(limits)) as shift:
+                    for _ in shift:
+                        yield from self._arrived(pending, since)
+                yield from self._arrived(pending, since)
                 if pending:
                     time.sleep(POLL_S)
         finally:
             with talking_to(self.url):
                 queue.withdraw(set(pending))
 
-    def _post(self, pending: Mapping[str, Work], posts: dict[str, int]) -> None:
+    def _post(self, pending: Mapping[str, Work], since: int) -> None:
+        """Post what nobody has and nobody did, the first time or again."""
         with talking_to(self.url):
             self.queue.reap()
-            known, results = self.queue.open_jobs(), self.results
+            known, lost, results = self.queue.open_jobs(), self.queue.lost(since), self.results
             for key, one in pending.items():
-                if key not in known and key not in results and posts[key] < POSTS:
-                    posts[key] += 1
+                if key not in known and key not in results and lost[key] < DEATHS:
                     self.queue.post({"key": key, "purpose": one.purpose, "job": one.job.model_dump(mode="json")})
 
-    def _arrived(
-        self, pending: dict[str, Work], posts: Mapping[str, int], since: int
-    ) -> Generator[tuple[Work, Compiled | Timed]]:
+    def _arrived(self, pending: dict[str, Work], since: int) -> Generator[tuple[Work, Compiled | Timed]]:
         with talking_to(self.url):
-            results, known = self.results, self.queue.open_jobs()
-            failures = self.queue.failures(since)
+            lost, failures = self.queue.lost(since), self.queue.failures(since)
+            results = self.results
         for key, one in list(pending.items()):
             data = results.get(key) or failures.get(key)
-            if data is None and key not in known and posts[key] >= POSTS:
-                raise StageFailedError(f"study {self.url}: {one.job.strategy.label}: its workers died {POSTS} times")
+            if data is None and lost[key] >= DEATHS:
+                data = _deadly(one)
             if data is not None:
                 del pending[key]
                 yield one, (Compiled if one.purpose == "compile" else Timed).model_validate(data)
+
+
+def _deadly(work: Work) -> dict[str, Any]:
+    """The row of a job that ends every ``lcplan worker`` that takes it."""
+    failure = Failure("killed", f"{DEATHS} lcplan workers died with this job")
+    return row_of(work, Outcome(work.task, None, failure, "", 0.0)).model_dump(mode="json")
 
 
 class Crew:
@@ -101,20 +107,21 @@ class Crew:
         """Keys of jobs that belong to another toolchain or another lcplan."""
         self._held: dict[str, tuple[Held, Work]] = {}
 
-    def shift(self, limits: PoolLimits) -> int:
-        """Do jobs until none waits that is ours; returns how many. Leaving it by an exception hands back what is not done."""
+    def shift(self, limits: PoolLimits) -> Generator[None]:
+        """Do jobs until none waits that is ours, one a step. Leaving it early hands back what is not done."""
         if limits.jobs == 0 or self.toolchain is None:
-            return 0
-        before, queue = self.done, self.store.queue
+            return
+        queue = self.store.queue
         with beating(queue, lambda: [held for held, _ in list(self._held.values())]):
             try:
-                for outcome in pull_tasks(self._take, replace(limits, jobs=limits.jobs)):
-                    self._settle(outcome)
+                with closing(pull_tasks(self._take, limits)) as outcomes:
+                    for outcome in outcomes:
+                        self._settle(outcome)
+                        yield
             finally:
                 for held, _ in self._held.values():
                     queue.hand_back(held)
                 self._held = {}
-        return self.done - before
 
     def _take(self) -> Task | None:
         if any(work.purpose == "time" for _, work in self._held.values()):
