@@ -39,6 +39,9 @@ class Constants:
     tile_mask_share: float
     """What masking costs a causal block of a kernel that masks tile by tile, over a whole block."""
 
+    open_torus_gather: float
+    """Bandwidth of decode's weight gathers over a torus without wraparound, over that of all the links that they span."""
+
     def changed(self, values: dict[str, float]) -> Constants:
         """The same with some values replaced: what a fit tries."""
         return replace(self, **values)

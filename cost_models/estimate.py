@@ -76,6 +76,10 @@ class EstimateTable:
         """The largest memory part of row ``i``."""
         return max(self.memory_bytes, key=lambda name: float(self.memory_bytes[name][i]))
 
+    def phase_name(self, i: int) -> str:
+        """The phase that binds row ``i``."""
+        return PHASES[int(self.phase[i])]
+
     def row(self, i: int) -> dict[str, Any]:
         """Row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
         memory = {name: round(float(column[i])) for name, column in self.memory_bytes.items()}
@@ -89,7 +93,7 @@ class EstimateTable:
             "fits": bool(self.fits[i]),
             "memory_bytes": {"total": sum(memory.values()), **memory},
             "host_bytes": round(float(self.host_bytes[i])),
-            "memory_phase": PHASES[int(self.phase[i])],
+            "memory_phase": self.phase_name(i),
             "allowance_bytes": round(float(self.allowance_bytes[i])),
             "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
             "basis": self.basis,

@@ -72,6 +72,10 @@ class Program(Frozen):
     elementwise: Literal["fused", "eager"] = "fused"
     """``eager``: every operation of a norm, a rotation or a gate reads and writes memory on its own."""
 
+    cache_passes: Annotated[float, Field(ge=1, le=8)] = 3.0
+    """Passes over a layer's filled cache in a decode step: lcplan's takes the layer out of the stacked cache (read, written)
+    and attends to that; 1 for a program that attends to it where it lies."""
+
 
 STEP = Program()
 

@@ -9,7 +9,7 @@ from cost_models.constants import Constants, published_constants
 from cost_models.program import STEP, Program
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
-from lcplan.workload import Workload
+from lcplan.rollout import AnyWorkload
 
 Kernel = Literal["cudnn", "splash", "blockwise", "unfused"]
 
@@ -28,7 +28,7 @@ class Setting:
 
     model: ModelSpec
     hardware: HardwareSpec
-    workload: Workload
+    workload: AnyWorkload
     budget_bytes: int
     program: Program = STEP
     constants: Constants = field(default_factory=published_constants)

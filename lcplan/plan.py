@@ -12,9 +12,9 @@ from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.measurement import Compiled, Rung, Timed
 from lcplan.model import ModelSpec
+from lcplan.rollout import AnyWorkload
 from lcplan.strategy import AxisName, Strategy
 from lcplan.textfile import read_yaml, write_yaml
-from lcplan.workload import Workload
 
 PLAN_SCHEMA_VERSION = 1
 
@@ -24,7 +24,7 @@ class Request(Frozen):
 
     model: ModelSpec
     hardware: HardwareSpec
-    workload: Workload
+    workload: AnyWorkload
     budget_bytes: int
     objective: str
 

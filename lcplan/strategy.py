@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.frozen import Frozen
 from lcplan.remat import RematName
@@ -21,6 +21,8 @@ Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 
 MoeDispatch = Literal["dropless", "capacity", "gather"]
+ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
+CacheLayout = Literal["whole", "power-of-two"]
 
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
 SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring")
@@ -85,6 +87,25 @@ class Mesh(Frozen):
         return ",".join(parts) or "one device"
 
 
+class Sampling(Frozen):
+    """How a rollout is laid out, on a mesh of its own over the same devices."""
+
+    mesh: Mesh
+    """Sequences over data and fsdp, key/value heads over tensor."""
+    parameters: ParameterLayout
+    """``gathered-per-step``: fsdp's shards, a layer gathered in each decode step. ``gathered-once``: gathered over fsdp before
+    the loop and kept beside the shards. ``replicated`` and ``tensor-sharded``: each device (of a tensor group) has them all."""
+    cache: CacheLayout = "whole"
+    """``power-of-two``: one program for each power of two of filled positions, so that attention reads no others."""
+    beside_training: bool = False
+    """Whether the strategy's train step takes turns with the rollout, so that its state stays on the devices."""
+
+    @property
+    def label(self) -> str:
+        """``data=16 gathered-once cache=whole``."""
+        return f"{self.mesh.label} {self.parameters} cache={self.cache}"
+
+
 class Strategy(Frozen):
     """How one train step is laid out. ``devices`` is the product of the mesh."""
 
@@ -118,6 +139,16 @@ class Strategy(Frozen):
     moe_room_percent: Annotated[int, Field(ge=0, le=100000)] = MOE_ROOM_PERCENT
     """Rows that an expert rank (``capacity``: an expert) has room for, over its share of a balanced load; rows beyond are
     dropped and counted. 0: the worst case, so that nothing can be dropped."""
+    sampling: Sampling | None = None
+    """The rollout's layout, where the workload has one."""
+
+    @model_serializer(mode="wrap")
+    def _without_rollout(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A train step's strategy has no key for what it does not have."""
+        data: dict[str, Any] = dump(self)
+        if self.sampling is None:
+            data.pop("sampling", None)
+        return data
 
     @property
     def devices(self) -> int:
@@ -140,10 +171,13 @@ class Strategy(Frozen):
     @property
     def label(self) -> str:
         """One line that names the strategy in tables and messages."""
+        if self.sampling is not None and not self.sampling.beside_training:
+            return f"{self.sampling.label} {self.backend}"
+        rollout = f"; rollout {self.sampling.label}" if self.sampling else ""
         scheme = f" {self.scheme}" if self.mesh.context > 1 else ""
         scheme += f" ulysses={self.ulysses}" if self.ulysses > 1 else ""
         scheme += " bidirectional=on" if self.bidirectional == "on" else ""
         label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
         mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
         label += f" collective-matmul={self.collective_matmul}" if self.collective_matmul != "off" else ""
-        return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "")
+        return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "") + rollout

@@ -22,6 +22,11 @@ class Workload(Frozen):
     global_batch_given: bool = True
     """False where lcplan chose the batch (the output says so)."""
 
+    def resized(self, *, seq_len: int | None = None, global_batch: int | None = None, given: bool | None = None) -> Workload:
+        """The same at another length [tokens] or batch [sequences]; ``given``: whether somebody asked for that batch."""
+        changed = {"seq_len": seq_len, "global_batch": global_batch, "global_batch_given": given}
+        return self.model_copy(update={name: value for name, value in changed.items() if value is not None})
+
     @property
     def tokens(self) -> int:
         """Tokens a step."""

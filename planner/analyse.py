@@ -81,6 +81,10 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     backends
         The collective backends that are real under the toolchain at hand.
     """
+    if request.workload.kind == "sample":
+        from planner.rollout.analyse import analyse_rollout  # it builds on this module
+
+        return analyse_rollout(request, backends)
     setting = setting_of(request)
     knobs = Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request)
@@ -104,6 +108,10 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
 
 def valid_points(request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
     """Every strategy that breaks no rule, of at most ``most_devices`` devices; what the rules rejected is not kept."""
+    if request.workload.kind == "sample":
+        from planner.rollout.analyse import rollout_points  # it builds on this module
+
+        return rollout_points(request, backends, most_devices=most_devices)
     setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request, most_devices)
     points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any, TypedDict, Unpack
 
-from pydantic import ConfigDict, ValidationError, field_validator
+from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from lcplan import catalog
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.rollout import WorkloadKind
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
-from lcplan.workload import Workload
 from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.emit import make_plan
@@ -25,8 +25,9 @@ from planner.filters import Filters, parse_mesh
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain, probe
 from planner.offer import offer
-from planner.request import Objective, SearchRequest, Stage, default_global_batch, make_request
+from planner.request import Objective, SearchRequest, Stage, make_request
 from planner.result import SCHEMA_VERSION, SearchResult, request_json
+from planner.rollout.options import WorkloadOptions, check_workload, workload_of
 from planner.run_folder import RunFolder
 from planner.single import price, resolve_strategy
 from planner.stages import Effort
@@ -69,19 +70,25 @@ class Options(TypedDict, total=False):
     bidirectional: Names
     moe_dispatch: Names
     moe_room_percent: Sizes
+    workload: WorkloadKind
+    prompt: int | str
+    generate: int | str
+    batch: int
+    kv_dtype: str
+    donate: bool
+    parameters: Names
+    cache: Names
     toolchain: str
 
 
-class _Given(Frozen):
+class _Given(WorkloadOptions):
     """``Options``, checked: unknown names are errors, and text is read as on the command line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     model: str | ModelSpec
     hw: str | HardwareSpec
-    seq: int
     devices: int | None = None
-    global_batch: int | None = None
     budget: int | None = None
     objective: Objective = "tokens_per_s"
     mesh: str | None = None
@@ -100,12 +107,14 @@ class _Given(Frozen):
     bidirectional: tuple[str, ...] = ()
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
+    parameters: tuple[str, ...] = ()
+    cache: tuple[str, ...] = ()
     toolchain: str | None = None
 
-    @field_validator("seq", mode="before")
+    @field_validator("seq", "prompt", "generate", mode="before")
     @classmethod
-    def _tokens(cls, value: Any) -> Any:
-        return parse_tokens(value, "seq") if isinstance(value, str) else value
+    def _tokens(cls, value: Any, info: ValidationInfo) -> Any:
+        return parse_tokens(value, info.field_name or "tokens") if isinstance(value, str) else value
 
     @field_validator("budget", mode="before")
     @classmethod
@@ -121,15 +130,15 @@ class _Given(Frozen):
 
     def request(self) -> SearchRequest:
         """The request that the command line would make of the same words."""
+        check_workload(self)
         model = self.model if isinstance(self.model, ModelSpec) else catalog.model(self.model)
         hardware = self.hw if isinstance(self.hw, HardwareSpec) else catalog.hardware(self.hw)
-        batch = self.global_batch or default_global_batch(self.seq, hardware, self.devices)
         knobs = {name: getattr(self, name) for name in Filters.model_fields if name != "mesh" and hasattr(self, name)}
         return make_request(
             {
                 "model": model,
                 "hardware": hardware,
-                "workload": Workload(seq_len=self.seq, global_batch=batch, global_batch_given=self.global_batch is not None),
+                "workload": workload_of(self, hardware, self.devices),
                 "budget_bytes": self.budget or hardware.usable_bytes,
                 "objective": self.objective,
                 "devices": self.devices,
@@ -223,13 +232,21 @@ def _confirmed(found: WhatIf, toolchain: Toolchain) -> WhatIf:
     return confirm(found, measure)
 
 
+_OTHER_NAMES = {"workload": "kind", "donate": "no_donate"}
+"""Options by the names that they have where they are checked."""
+
+
 def _read(options: Any) -> _Given:
-    missing = [name for name in ("model", "hw", "seq") if name not in options]
+    options = {_OTHER_NAMES.get(name, name): value for name, value in options.items()}
+    if "no_donate" in options:
+        options["no_donate"] = not options["no_donate"]
+    needed = ("model", "hw", "seq") if options.get("kind", "train") == "train" else ("model", "hw")
+    missing = [name for name in needed if name not in options]
     if missing:
         raise BadInputError([f"{name}= is needed" for name in missing])
     unknown = [name for name in options if name not in _Given.model_fields]
     if unknown:
-        raise BadInputError([f"unknown option {name!r}{hint(name, _Given.model_fields)}" for name in unknown])
+        raise BadInputError([f"unknown option {name!r}{hint(name, Options.__annotations__)}" for name in unknown])
     try:
         return _Given.model_validate(dict(options))
     except ValidationError as error:

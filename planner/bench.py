@@ -10,7 +10,7 @@ from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.learnt import learn_from_compile
 from planner.measure.compile import ResultStore, compile_jobs, time_jobs
-from planner.measure.job import CompileJob
+from planner.measure.job import ROLLOUT, STEP, CompileJob
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest
@@ -43,8 +43,15 @@ class Bench:
 
     def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
         request = self.request
+        program = STEP if request.workload.kind == "train" else ROLLOUT
         return [
-            CompileJob(model=request.model, hardware=request.hardware, workload=request.workload, strategy=candidate.strategy)
+            CompileJob(
+                model=request.model,
+                hardware=request.hardware,
+                workload=request.workload,
+                strategy=candidate.strategy,
+                program=program,
+            )
             for candidate in candidates
         ]
 

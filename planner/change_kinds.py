@@ -16,8 +16,9 @@ from lcplan.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
 from lcplan.units import format_bytes, format_tokens
 from planner.analyse import setting_of
-from planner.feasible import nearest_miss, need_bytes
+from planner.feasible import nearest_miss
 from planner.filters import AxisFilter, Filters
+from planner.price import need_bytes
 from planner.request import default_global_batch
 from planner.what_if.ask import Ask
 from planner.what_if.longest import longest_sequence
@@ -149,9 +150,10 @@ def _halves(batch: int) -> Iterator[int]:
 
 
 def _with_batch(ask: Ask, batch: int) -> Proposal:
-    workload = ask.request.workload.model_copy(update={"global_batch": batch, "global_batch_given": True})
+    workload = ask.request.workload.resized(global_batch=batch, given=True)
     changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
-    return Proposal(changed, _fixed(f"--global-batch {batch} (fewer tokens a step)", "--global-batch", str(batch)))
+    option = "--global-batch" if workload.kind == "train" else "--batch"
+    return Proposal(changed, _fixed(f"{option} {batch} (fewer tokens a step)", option, str(batch)))
 
 
 def _sequence(ask: Ask) -> Groups:
@@ -197,7 +199,7 @@ def _with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
     workload = request.workload
     if not workload.global_batch_given:
         batch = default_global_batch(workload.seq_len, hardware, count)
-        workload = workload.model_copy(update={"global_batch": batch})
+        workload = workload.resized(global_batch=batch)
     exact = count if request.devices is not None else None
     changed = request.model_copy(update={"hardware": hardware, "devices": exact, "workload": workload})
     return Ask(changed, ask.backends, count)
@@ -235,3 +237,5 @@ KINDS: dict[str, Kind] = {
     "budget": _budget,
 }
 """Every kind by name."""
+TRAIN_KINDS = frozenset({"remat", "dtype", "loss-chunk", "offload", "sequence"})
+"""Kinds that a rollout does not have."""

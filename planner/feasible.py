@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.estimate import EstimateTable, allowance_bytes, estimate
-from cost_models.layout import Floats, Layout
-from cost_models.memory import StepMemory
-from cost_models.setting import Setting
+from cost_models.estimate import EstimateTable
 from cost_models.table import StrategyTable
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
+from planner.price import need_bytes, price_table
 from planner.what_if.ask import Ask
-
-
-def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
-    """What each strategy needs of a device's budget: its executable's total and the allowance beside it.
-
-    Returns
-    -------
-    ndarray, shape [n]
-        Need [bytes per device]; the strategy fits where it is at most the budget.
-    """
-    layout = Layout(setting, table)
-    _, total, _ = StepMemory(layout).parts()
-    return total + allowance_bytes(layout)
 
 
 def fits_any(ask: Ask) -> bool:
@@ -40,7 +25,7 @@ def nearest_miss(ask: Ask) -> Candidate | None:
         return None
     setting = setting_of(ask.request)
     row = table.take(np.array([np.argmin(need_bytes(setting, table))]))
-    return Candidate(strategy=row.strategy(0), estimate=estimate(setting, row).row(0))
+    return Candidate(strategy=row.strategy(0), estimate=price_table(setting, row).row(0))
 
 
 def best_row(table: StrategyTable, estimates: EstimateTable, *, objective: str, fits: np.ndarray) -> int | None:

@@ -49,6 +49,8 @@ class Filters(Frozen):
     bidirectional: tuple[str, ...] = ()
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
+    parameters: tuple[str, ...] = ()
+    cache: tuple[str, ...] = ()
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:

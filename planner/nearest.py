@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cost_models.estimate import estimate
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
-from planner.change_kinds import KINDS, Proposal
+from planner.change_kinds import KINDS, TRAIN_KINDS, Proposal
 from planner.feasible import best_row, fits_any
+from planner.price import price_table
 from planner.what_if.ask import Ask
 
 LAST_RESORTS = frozenset({"devices", "budget"})
@@ -60,7 +60,7 @@ def changes_that_fit(ask: Ask, *, without: Iterable[str] = ()) -> list[Change]:
     """
     found: dict[tuple[str, ...], Change] = {}
     for name, kind in KINDS.items():
-        if name in without:
+        if name in without or (ask.request.workload.kind != "train" and name in TRAIN_KINDS):
             continue
         for group in kind(ask):
             change = next((made for made in (_made(name, proposal) for proposal in group) if made is not None), None)
@@ -74,7 +74,7 @@ def _made(kind: str, proposal: Proposal) -> Change | None:
     if not fits_any(ask):
         return None
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
-    estimates = estimate(setting_of(ask.request), table)
+    estimates = price_table(setting_of(ask.request), table)
     row = best_row(table, estimates, objective=ask.request.objective, fits=estimates.fits)
     if row is None:
         return None

@@ -11,8 +11,9 @@ from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.rollout import AnyWorkload
 from lcplan.units import format_bytes, format_tokens
-from lcplan.workload import DEFAULT_TOKENS_PER_STEP, Workload
+from lcplan.workload import DEFAULT_TOKENS_PER_STEP
 from planner.filters import Filters
 
 Objective = Literal["tokens_per_s", "tokens_per_s_per_device", "step_s"]
@@ -24,7 +25,7 @@ class SearchRequest(Frozen):
 
     model: ModelSpec
     hardware: HardwareSpec
-    workload: Workload
+    workload: AnyWorkload
     budget_bytes: Annotated[int, Field(gt=0)]
     objective: Objective = "tokens_per_s"
     devices: Annotated[int, Field(gt=0)] | None = None
@@ -61,7 +62,8 @@ class SearchRequest(Frozen):
     def slug(self) -> str:
         """A folder name: what a person would call the request, and eight digits that tell it from its neighbours."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
-        parts = [self.model.name, format_tokens(self.workload.seq_len), self.hardware.name]
+        kind = [] if self.workload.kind == "train" else [self.workload.kind]
+        parts = [self.model.name, *kind, format_tokens(self.workload.seq_len), self.hardware.name]
         if self.devices is not None:
             parts.append(f"{self.devices}devices")
         return "-".join("".join(c if c.isalnum() or c in ".-" else "_" for c in part) for part in [*parts, digest])

@@ -66,4 +66,9 @@ def screen(setting: Setting, rules: Sequence[Rule], table: StrategyTable) -> NDA
 def broken_rules(setting: Setting, strategy: Strategy) -> list[str]:
     """Every rule that one strategy breaks, each as its message with its name."""
     table = StrategyTable.from_strategies([strategy])
-    return [f"{rule.explain(setting, strategy)} (rule {rule.name})" for rule in ALL_RULES if rule.broken(setting, table)[0]]
+    rules: Sequence[Rule] = ALL_RULES
+    if setting.workload.kind == "sample":
+        from planner.rollout.rules import ROLLOUT_RULES  # they build on the train step's
+
+        rules = ROLLOUT_RULES
+    return [f"{rule.explain(setting, strategy)} (rule {rule.name})" for rule in rules if rule.broken(setting, table)[0]]

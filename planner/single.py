@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cost_models.estimate import estimate
-from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
 from lcplan.strategy import AXES, Mesh, Strategy
 from planner.analyse import setting_of
 from planner.candidate import Candidate
+from planner.price import price_table, table_of
 from planner.request import SearchRequest
+from planner.rollout.single import resolve_rollout
 from planner.screen import broken_rules
 from planner.space import Knobs, mesh_options
 
@@ -59,6 +59,8 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
         Several values for one axis or knob, a mesh that does not match ``--devices``, or broken rules (all of them).
     """
     mesh = _one_mesh(request)
+    if request.workload.kind == "sample":
+        return resolve_rollout(request, mesh, backends)
     filters = request.filters
     many = [name for name in KNOB_NAMES if len(getattr(filters, name)) > 1]
     if many:
@@ -114,5 +116,4 @@ def _one_mesh(request: SearchRequest) -> Mesh:
 
 def price(request: SearchRequest, strategy: Strategy) -> Candidate:
     """The strategy with the laws' estimate."""
-    table = StrategyTable.from_strategies([strategy])
-    return Candidate(strategy=strategy, estimate=estimate(setting_of(request), table).row(0))
+    return Candidate(strategy=strategy, estimate=price_table(setting_of(request), table_of([strategy])).row(0))

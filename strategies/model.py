@@ -60,24 +60,26 @@ class Attention(nnx.Module):
 
     def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
         """What attention adds to the residual stream."""
-        h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
-        q_BTNH, kv_2BTKH = self.heads(h_RD, rope)
-        o_BTNH = attend(q_BTNH, kv_2BTKH, spec=self.spec)
+        q_BTNH, kv_2BTKH = self.heads(x_RD, rope)
+        return self.output(attend(q_BTNH, kv_2BTKH, spec=self.spec))
+
+    def output(self, o_BTNH: Float[Array, "B T N H"]) -> Float[Array, "R D"]:
+        """The output product of what was attended to."""
         o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
         added = row(o_UNH, self.out[...], how=Gather(self.spec.numerics), ways=self.spec.strategy.collective_matmul)
         return biased(added, self.out_bias)
 
-    def heads(self, h_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "B T N H"], Float[Array, "2 B T K H"]]:
-        """Queries, and keys and values in one buffer, rotated by position.
+    def heads(self, x_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "B T N H"], Float[Array, "2 B T K H"]]:
+        """Queries, and keys and values in one buffer, of the normed rows, rotated by position; T is that of ``rope``.
 
         Remat may keep them rotated; where a norm comes between, as they enter it, for the norm's gradient needs that.
         """
-        numerics = self.spec.numerics
-        how = Gather(numerics), self._key_value_gather()
+        h_RD = rms_norm(x_RD, self.norm[...], eps=self.spec.model.norm_eps)
+        how = Gather(self.spec.numerics), self._key_value_gather()
         ways = self.spec.strategy.collective_matmul
         q_UNH, kv_U2KH = map(_whole, column(h_RD, (self.query[...], self.key_value[...]), how=how, ways=ways))
         q_UNH, kv_U2KH = biased(q_UNH, self.query_bias), biased(kv_U2KH, self._key_value_bias())
-        length = self.spec.local_seq_len
+        length = rope[0].shape[0]
         q, k, v = (x.reshape(-1, length, *x.shape[1:]) for x in (q_UNH, kv_U2KH[:, 0], kv_U2KH[:, 1]))
         q = self._positioned(q, self.query_norm, rope=rope, tensor="query")
         k = self._positioned(k, self.key_norm, rope=rope, tensor="key")
@@ -144,7 +146,11 @@ class Layer(nnx.Module):
         What entered has its name in here: named outside, jax would offload nothing.
         """
         x_RD = name(x_RD, LAYER_IN)
-        x_RD = name(x_RD + self.attention(x_RD, rope), "attention_out")
+        return self.joined(x_RD, self.attention(x_RD, rope))
+
+    def joined(self, x_RD: Float[Array, "R D"], attended_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Any]:
+        """The residual stream with what attention adds, through the feed-forward layer; and what its experts dropped."""
+        x_RD = name(x_RD + attended_RD, "attention_out")
         if isinstance(self.feed_forward, ExpertFeedForward):
             added_RD, dropped = self.feed_forward(x_RD)
             return x_RD + added_RD, dropped

@@ -6,23 +6,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lcplan.errors import BadInputError
-from lcplan.frozen import Frozen
 from lcplan.model import ModelSpec
-from lcplan.workload import Workload
 from planner.filters import Filters, parse_mesh
-from planner.request import SearchRequest, default_global_batch, make_request
+from planner.request import SearchRequest, make_request
+from planner.rollout.options import WorkloadOptions, check_workload, workload_of
 
 T = TypeVar("T")
 
 
-class RequestOptions(Frozen):
+class RequestOptions(WorkloadOptions):
     """What ``request_options`` and ``knob_options`` parse."""
 
     model: str | ModelSpec
-    seq: int
     hw: str
     devices: int | None = None
-    global_batch: int | None = None
     budget: int | None = None
     mesh: str | None = None
     scheme: tuple[str, ...] | None = None
@@ -40,6 +37,8 @@ class RequestOptions(Frozen):
     bidirectional: tuple[str, ...] | None = None
     moe_dispatch: tuple[str, ...] | None = None
     moe_room_percent: tuple[int, ...] | None = None
+    parameters: tuple[str, ...] | None = None
+    cache: tuple[str, ...] | None = None
     trainer: str | None = None
 
 
@@ -59,6 +58,8 @@ _KNOBS = (
     "bidirectional",
     "moe_dispatch",
     "moe_room_percent",
+    "parameters",
+    "cache",
 )
 
 
@@ -75,14 +76,13 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     from planner.trainers.restrict import restrict
 
     problems: list[str] = []
+    _collect(problems, lambda: check_workload(options))
     named = options.model
     model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)
-    given = options.global_batch is not None
-    batch = options.global_batch or default_global_batch(options.seq, hardware, options.devices)
     knobs: dict[str, Any] = {name: getattr(options, name) for name in _KNOBS if getattr(options, name) is not None}
     filters = Filters(mesh=mesh, **knobs)
     if options.trainer is not None:
@@ -91,7 +91,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
         {
             "model": model,
             "hardware": hardware,
-            "workload": Workload(seq_len=options.seq, global_batch=batch, global_batch_given=given),
+            "workload": workload_of(options, hardware, options.devices),
             "budget_bytes": options.budget or hardware.usable_bytes,
             "objective": objective,
             "devices": options.devices,

@@ -11,7 +11,7 @@ from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
-from planner.cli.options import knob_options, output_format, request_options
+from planner.cli.options import knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
 from planner.importers.estimate import Opinion, opinion, placed
@@ -45,6 +45,7 @@ class EstimateOptions(RequestOptions):
 @click.command("estimate", epilog=EPILOG)
 @from_options
 @request_options
+@workload_options
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
 @click.option("--time", is_flag=True, help="Time the step on the devices at hand.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")

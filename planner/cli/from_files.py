@@ -42,11 +42,14 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     BadInputError
         Two files, an option that contradicts the file, or something that neither says.
     """
+    sampled = options.get("kind", "train") != "train"
     files = {name: options.pop(f"from_{name}") for name in FORMATS}
     given = {name: file for name, file in files.items() if file is not None}
     if not given:
-        _complete(options, "")
+        _complete(options, "", needed=("model", "hw") if sampled else _NEEDED)
         return options, None
+    if sampled:
+        raise BadInputError(f"--from-{next(iter(given))} describes a train step; leave --workload {options['kind']} out")
     if len(given) > 1:
         raise BadInputError(f"--from-{' and --from-'.join(given)}: give one of them")
     name, file = next(iter(given.items()))
@@ -79,8 +82,8 @@ def _text(value: Any) -> str:
     return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
-def _complete(options: dict[str, Any], besides: str) -> None:
-    missing = [f"--{key}" for key in _NEEDED if options[key] is None]
+def _complete(options: dict[str, Any], besides: str, *, needed: tuple[str, ...] = _NEEDED) -> None:
+    missing = [f"--{key}" for key in needed if options[key] is None]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(name) for name in missing)}{besides}.")
 

@@ -9,6 +9,7 @@ import click
 
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
+from lcplan.rollout import WorkloadKind
 from lcplan.strategy import (
     BACKENDS,
     COLLECTIVE_MATMULS,
@@ -17,7 +18,9 @@ from lcplan.strategy import (
     SCHEDULERS,
     SCHEMES,
     SHARDING_MODES,
+    CacheLayout,
     Dtype,
+    ParameterLayout,
     Switch,
 )
 from lcplan.suggest import hint
@@ -31,9 +34,12 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
 
     name = "tokens"
 
+    def __init__(self, option: str = "--seq") -> None:
+        self.option = option
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Tokens as an integer."""
-        return value if isinstance(value, int) else parse_tokens(value, "--seq")
+        return value if isinstance(value, int) else parse_tokens(value, self.option)
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
@@ -88,7 +94,7 @@ _REQUEST = [
     click.option(
         "--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec."
     ),
-    click.option("--seq", required=True, type=Tokens(), metavar="TOKENS", help="Sequence length: 262144, 256k or 1m."),
+    click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length of a train step: 262144, 256k or 1m."),
     click.option(
         "--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec."
     ),
@@ -102,6 +108,22 @@ _REQUEST = [
     click.option(
         "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
     ),
+]
+
+_WORKLOAD = [
+    click.option(
+        "--workload",
+        "kind",
+        type=click.Choice(get_args(WorkloadKind)),
+        default="train",
+        show_default=True,
+        help="A train step, a rollout, or an iteration of reinforcement learning.",
+    ),
+    click.option("--prompt", type=Tokens("--prompt"), metavar="TOKENS", help="sample, rl: prompt of each sequence."),
+    click.option("--generate", type=Tokens("--generate"), metavar="TOKENS", help="sample, rl: tokens after it."),
+    click.option("--batch", type=click.IntRange(min=1), metavar="SEQS", help="sample, rl: sequences of a rollout."),
+    click.option("--kv-dtype", type=click.Choice(get_args(Dtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
+    click.option("--no-donate", is_flag=True, help="sample, rl: a decode step makes another cache."),
 ]
 
 _KNOBS = [
@@ -163,6 +185,21 @@ _KNOBS = [
     ),
 ]
 
+_LAYOUTS = [
+    click.option(
+        "--parameters",
+        type=Several(get_args(ParameterLayout), "parameters"),
+        metavar="NAME,..",
+        help=f"sample, rl: where decoding finds parameters: {' '.join(get_args(ParameterLayout))}.",
+    ),
+    click.option(
+        "--cache",
+        type=Several(get_args(CacheLayout), "cache"),
+        metavar="NAME,..",
+        help=f"sample, rl: one program for the whole cache, or one a length: {' '.join(get_args(CacheLayout))}.",
+    ),
+]
+
 output_format = click.option(
     "--format", "output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Output format."
 )
@@ -175,8 +212,15 @@ def request_options(command: F) -> F:
     return command
 
 
+def workload_options(command: F) -> F:
+    """What runs, where it is no train step."""
+    for option in reversed(_WORKLOAD):
+        command = option(command)
+    return command
+
+
 def knob_options(command: F) -> F:
     """A filter for each axis and knob."""
-    for option in reversed(_KNOBS):
+    for option in reversed([*_KNOBS, *_LAYOUTS]):
         command = option(command)
     return command

@@ -10,7 +10,7 @@ import click
 from lcplan.errors import EXIT_NOTHING_FITS, BadInputError
 from planner.bench import Bench
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import knob_options, output_format, request_options
+from planner.cli.options import knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.page import leave_report
 from planner.cli.progress import ProgressWatcher
@@ -53,6 +53,7 @@ class SearchOptions(RequestOptions):
 
 @click.command("search", epilog=EPILOG)
 @request_options
+@workload_options
 @click.option(
     "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="What to make best."
 )

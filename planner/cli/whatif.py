@@ -9,7 +9,7 @@ import click
 from lcplan.errors import EXIT_NOTHING_FITS, BadInputError
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import Bytes, Tokens, knob_options, output_format
+from planner.cli.options import Bytes, Tokens, knob_options, output_format, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.measure.toolchain import Toolchain, probe
 from planner.offer import offer
@@ -38,7 +38,6 @@ class WhatIfOptions(RequestOptions):
     """Every option of the command."""
 
     question: Question
-    seq: int | None = None  # type: ignore[assignment]
     vary: tuple[str, ...] = ()
     price: float | None = None
     compile: bool
@@ -65,6 +64,7 @@ class WhatIfOptions(RequestOptions):
 @click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@workload_options
 @knob_options
 @output_format
 def command(**options: Any) -> int:
@@ -88,13 +88,15 @@ def command(**options: Any) -> int:
 
 
 def _request(parsed: WhatIfOptions) -> SearchRequest:
+    names = RequestOptions.model_fields
+    given = {name: value for name, value in parsed.model_dump().items() if name in names}
+    if parsed.kind != "train":
+        return build_request(RequestOptions.model_validate(given))
     swept = any(text.partition("=")[0].strip() == "seq" for text in parsed.vary)
     if parsed.seq is None and parsed.question != "max-seq" and not swept:
         raise BadInputError(f"{parsed.question} needs a sequence length: give --seq, for example --seq 64k")
     if parsed.seq is not None and parsed.question == "max-seq":
         raise BadInputError("max-seq finds the sequence length; leave --seq out, or use sweep --vary seq=..")
-    names = RequestOptions.model_fields
-    given = {name: value for name, value in parsed.model_dump().items() if name in names}
     return build_request(RequestOptions.model_validate(given | {"seq": parsed.seq or SHORTEST}))
 
 

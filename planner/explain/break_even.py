@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cost_models.estimate import estimate
-from cost_models.table import StrategyTable
 from lcplan.strategy import Strategy
 from lcplan.units import format_tokens
 from planner.analyse import setting_of
+from planner.price import price_table, table_of
 from planner.request import SearchRequest
 from planner.screen import broken_rules
 from planner.what_if.ask import Ask
@@ -53,7 +52,7 @@ def _wins(request: SearchRequest, *, strategy: Strategy, winner: Strategy) -> st
     setting = setting_of(request)
     if broken_rules(setting, strategy):
         return None
-    priced = estimate(setting, StrategyTable.from_strategies([strategy, winner]))
+    priced = price_table(setting, table_of([strategy, winner]))
     if not priced.fits[0]:
         return None
     if broken_rules(setting, winner):

@@ -44,6 +44,8 @@ def shifts(request: SearchRequest, backends: tuple[str, ...], *, winner: Strateg
 
 
 def _alike(one: Strategy, other: Strategy) -> bool:
+    if one.sampling is not None or other.sampling is not None:
+        return one.sampling == other.sampling
     return one.remat == other.remat and (one.mesh.context == 1 or one.scheme == other.scheme)
 
 

@@ -57,6 +57,8 @@ class Exposure:
 def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
     """Every collective of the candidate's step by the laws, most time first."""
     strategy = candidate.strategy
+    if strategy.sampling is not None:
+        return ()
     layout = Layout(setting, StrategyTable.from_strategies([strategy]))
     network = Network(layout, rates_of(setting.hardware))
     found = []

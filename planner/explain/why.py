@@ -109,6 +109,8 @@ def fitting_variants(request: SearchRequest, candidate: Candidate) -> tuple[str,
 
 
 def _variants(request: SearchRequest, strategy: Strategy) -> list[tuple[str, Strategy]]:
+    if strategy.sampling is not None:
+        return []
     made: list[tuple[str, dict[str, object]]] = [
         (f"remat={name}", {"remat": name}) for name in REMAT_POLICIES if name != strategy.remat
     ]

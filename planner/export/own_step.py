@@ -167,7 +167,7 @@ def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
         "out": (f'P(None, {state}, "tensor")', "L D N H"),
     }
     if model.experts is None:
-        return specs | {name: (f'P(None, {state}, "tensor")', "L D F") for name in ("gate", "up", "down")}
+        return specs | dict.fromkeys(("gate", "up", "down"), (f'P(None, {state}, "tensor")', "L D F"))
     router = {"router": ('P(None, ("fsdp", "context", "expert", "tensor"))', "L D E")}
     expert = 'P(None, ("fsdp", "context"), "expert", "tensor")', "L D E F"
-    return specs | router | {name: expert for name in ("expert_gate", "expert_up", "expert_down")}
+    return specs | router | dict.fromkeys(("expert_gate", "expert_up", "expert_down"), expert)

@@ -11,6 +11,7 @@ from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
 from lcplan.plan import Evidence, Plan
 from lcplan.strategy import Strategy
+from lcplan.workload import Workload
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
 from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
 from planner.screen import broken_rules
@@ -63,7 +64,13 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         The trainer cannot run this model, hardware or mesh; every reason, with a way out.
     """
     target = trainer(name)
-    job = Job(plan.request.model, plan.request.hardware, plan.request.workload, plan.strategy)
+    workload = plan.request.workload
+    if not isinstance(workload, Workload):
+        raise BadInputError(
+            f"{name}: a plan of --workload {workload.kind} is not exported; strategies.sampling.step builds its"
+            " program, and a plan of --workload train is what trainers take"
+        )
+    job = Job(plan.request.model, plan.request.hardware, workload, plan.strategy)
     if name == "jax" and not jax:
         jax = plan.toolchain.get("jax", "")
 

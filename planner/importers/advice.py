@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.table import CODES, StrategyTable
 from lcplan.strategy import AXES, Strategy
+from lcplan.workload import Workload
 from planner.analyse import Analysis, analyse
 from planner.candidate import Candidate
 from planner.filters import Filters
@@ -109,6 +110,7 @@ def _best(analysis: Analysis, trainer: Trainer, *, rows: NDArray[np.int64], limi
 
 def _fitting(analysis: Analysis, trainer: Trainer, *, rows: Iterator[int]) -> Iterator[Candidate]:
     setting = analysis.setting
+    assert isinstance(setting.workload, Workload), "a trainer's file describes a train step"
     for row in rows:
         candidate = analysis.candidate(row)
         job = Job(setting.model, setting.hardware, setting.workload, candidate.strategy)

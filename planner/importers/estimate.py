@@ -8,6 +8,7 @@ from typing import Any
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.strategy import Strategy
+from lcplan.workload import Workload
 from planner.candidate import Candidate
 from planner.importers.advice import Advice, advise
 from planner.importers.interface import Imported
@@ -54,6 +55,7 @@ def placed(strategy: Strategy, imported: Imported | None) -> Strategy:
 def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
     """Price what the laws leave out, look at the trainer's rules, look for something better."""
     target = trainer(imported.trainer)
+    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
     job = Job(request.model, request.hardware, request.workload, candidate.strategy)
     own = imported.more(job)
     whole = any(difference.name == "sharding" for difference in own)  # counts the bf16 parameters already

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
+from lcplan.rollout import AnyWorkload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
 from planner.measure.host import host_name
 from planner.measure.target import Target
 from planner.measure.toolchain import Toolchain
@@ -39,6 +39,7 @@ class Program(Frozen):
 
 
 STEP = Program()
+ROLLOUT = Program(module="strategies.sampling.step")
 
 
 class CompileJob(Frozen):
@@ -46,7 +47,7 @@ class CompileJob(Frozen):
 
     model: ModelSpec
     hardware: HardwareSpec
-    workload: Workload
+    workload: AnyWorkload
     strategy: Strategy
     program: Program = STEP
 
@@ -61,7 +62,7 @@ class WorkerJob(Frozen):
     purpose: Purpose
     program: str
     model: ModelSpec
-    workload: Workload
+    workload: AnyWorkload
     strategy: Strategy
     target: Target
     kernel: str

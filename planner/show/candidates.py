@@ -20,8 +20,9 @@ def candidate_table(candidates: Sequence[Candidate], title: str) -> Table:
     """One line a candidate, best first."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.padding = (0, 1, 0, 0)
+    sampled = bool(candidates) and candidates[0].strategy.sampling is not None
     rings = any(candidate.strategy.collective_matmul != "off" for candidate in candidates)
-    knobs = ("scheme", "remat", "backend", *(("matmul",) if rings else ()), "mb")
+    knobs = (*(("parameters", "cache") if sampled else ("scheme", "remat")), "backend", *(("matmul",) if rings else ()), "mb")
     for name in ("#", "mesh", *knobs, "step", "tokens/s", "TFLOP/s", "memory", ""):
         numeric = name in {"#", "mb", "step", "tokens/s", "TFLOP/s", "memory"}
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
@@ -37,11 +38,11 @@ def _cells(candidate: Candidate, number: int, *, rings: bool) -> list[str]:
     compiled = candidate.compiled is not None and candidate.compiled.total_bytes is not None
     memory_mark = MARKS[candidate.compiled.rung if compiled and candidate.compiled else "modelled"]
     rate = candidate.estimate["tflop_per_s_per_device"] * candidate.estimate["step_s"] / best.step_s
+    rollout = strategy.sampling
     return [
         str(number),
         mesh_label(candidate),
-        strategy.scheme_label,
-        strategy.remat,
+        *((rollout.parameters, rollout.cache) if rollout else (strategy.scheme_label, strategy.remat)),
         strategy.backend,
         *((strategy.collective_matmul,) if rings else ()),
         str(strategy.microbatches),

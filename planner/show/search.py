@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lcplan.rollout import RlWorkload, SampleWorkload
 from lcplan.units import format_bytes, format_count, format_seconds, format_tokens
 from planner.candidate import Candidate
 from planner.request import SearchRequest
@@ -24,10 +25,13 @@ def headline(request: SearchRequest) -> Text:
     model, workload, hardware = request.model, request.workload, request.hardware
     chosen = "" if workload.global_batch_given else " (lcplan's choice; --global-batch changes it)"
     devices = f"{request.devices}" if request.devices else f"up to {hardware.devices}"
+    what = f"{workload.global_batch} x {format_tokens(workload.seq_len)} tokens a step{chosen}"
+    if isinstance(workload, SampleWorkload):
+        kind = "an iteration" if isinstance(workload, RlWorkload) else "a rollout"
+        what = f"{workload.batch} x {workload.prompt} + {workload.generate} tokens {kind}, cache in {workload.kv_dtype}"
     return Text(
-        f"{model.name}, {format_count(model.parameters)} parameters; {workload.global_batch} x "
-        f"{format_tokens(workload.seq_len)} tokens "
-        f"a step{chosen}\n{devices} x {hardware.device.name} ({hardware.name}), budget "
+        f"{model.name}, {format_count(model.parameters)} parameters; {what}\n"
+        f"{devices} x {hardware.device.name} ({hardware.name}), budget "
         f"{format_bytes(request.budget_bytes)} a device"
     )
 

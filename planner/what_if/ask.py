@@ -48,7 +48,7 @@ class Ask:
         work = self.request.workload
         length = seq_len or work.seq_len
         batch = global_batch or (work.global_batch if self.batch_given else self._default_batch(length))
-        changed = work.model_copy(update={"seq_len": length, "global_batch": batch})
+        changed = work.resized(seq_len=length, global_batch=batch)
         return self.request.model_copy(update={"workload": changed})
 
     def with_request(self, request: SearchRequest) -> Ask:

@@ -13,7 +13,7 @@ from lcplan.strategy import AXES
 from lcplan.units import format_bytes, format_seconds
 from planner.analyse import mesh_table, setting_of
 from planner.candidate import Candidate
-from planner.feasible import need_bytes
+from planner.price import need_bytes
 from planner.rules import MESH_RULES
 from planner.screen import screen
 from planner.space import Ints, mesh_sizes

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.estimate import estimate
 from cost_models.layout import Bools
 from cost_models.table import StrategyTable
 from lcplan.strategy import Strategy
@@ -15,6 +14,7 @@ from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
 from planner.feasible import best_row, fits_any, nearest_miss
 from planner.nearest import changes_that_fit
+from planner.price import price_table
 from planner.what_if.ask import Ask, length_unit
 from planner.what_if.binds import Binds, memory_binds, no_strategy, rejecting_rule
 from planner.what_if.fewest_devices import fewest_devices
@@ -39,13 +39,20 @@ class _Kind:
     sign: int = 1
 
 
+def sequences_unit(strategy: Strategy) -> int:
+    """Sequences that a batch grows by: one a data x fsdp rank and microbatch; a rollout's tensor ranks need a row each."""
+    mesh, rollout = strategy.mesh, strategy.sampling
+    alone = rollout is not None and not rollout.beside_training
+    return mesh.data * mesh.fsdp * (mesh.tensor if alone else mesh.expert * strategy.microbatches)
+
+
 def _at_length(ask: Ask, value: int) -> Ask:
     return ask.with_request(ask.at(seq_len=value))
 
 
 def _at_batch(ask: Ask, value: int) -> Ask:
     request = ask.at(global_batch=value)
-    workload = request.workload.model_copy(update={"global_batch_given": True})
+    workload = request.workload.resized(given=True)
     return ask.with_request(request.model_copy(update={"workload": workload}))
 
 
@@ -66,9 +73,7 @@ KINDS: dict[Question, _Kind] = {
     "max-seq": _Kind(
         longest_sequence, _at_length, _whole_tiles, lambda s: length_unit(s.mesh.context, s.mesh.tensor), 128, ("sequence",)
     ),
-    "max-batch": _Kind(
-        largest_batch, _at_batch, _any, lambda s: s.mesh.data * s.mesh.fsdp * s.mesh.expert * s.microbatches, 1, ("batch",)
-    ),
+    "max-batch": _Kind(largest_batch, _at_batch, _any, sequences_unit, 1, ("batch",)),
     "min-devices": _Kind(
         fewest_devices, _at_devices, lambda table, value: table.devices == value, lambda _: 1, 1, ("devices",), -1
     ),
@@ -92,7 +97,7 @@ def boundary(ask: Ask, question: Question, *, explain: bool = True) -> Boundary:
 def _best(here: Ask, kind: _Kind, *, value: int) -> Candidate:
     table = valid_points(here.request, here.backends, most_devices=here.most_devices)
     table = table.take(kind.aligned(table, value))
-    estimates = estimate(setting_of(here.request), table)
+    estimates = price_table(setting_of(here.request), table)
     row = best_row(table, estimates, objective=here.request.objective, fits=estimates.fits)
     assert row is not None, "a boundary was found at which no strategy fits"
     return Candidate(strategy=table.strategy(row), estimate=estimates.row(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.analyse import setting_of, valid_points
-from planner.feasible import need_bytes
+from planner.price import need_bytes
 from planner.what_if.ask import Ask
 
 

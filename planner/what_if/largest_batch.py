@@ -8,8 +8,9 @@ from cost_models.layout import Floats
 from cost_models.table import StrategyTable
 from lcplan.strategy import AXES
 from planner.analyse import knob_rules_of, mesh_table, setting_of
-from planner.feasible import need_bytes
+from planner.price import need_bytes
 from planner.request import SearchRequest
+from planner.rollout.largest_batch import largest_rollout
 from planner.rules import MESH_RULES
 from planner.screen import screen
 from planner.space import Ints, Knobs, expand, mesh_sizes
@@ -32,6 +33,8 @@ def without_accumulation(request: SearchRequest) -> SearchRequest:
 
 def largest_batch(ask: Ask) -> int | None:
     """The largest global batch that fits [sequences]: a multiple of data x fsdp x microbatches of its strategy."""
+    if ask.request.workload.kind == "sample":
+        return largest_rollout(ask)
     best = 0
     for microbatches in ask.request.filters.microbatches:
         filters = ask.request.filters.model_copy(update={"microbatches": (microbatches,)})
@@ -52,7 +55,7 @@ def _by_ranks(ask: Ask, request: SearchRequest) -> list[tuple[int, Ints]]:
 
 def _largest(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int) -> int:
     def at(batches: int) -> SearchRequest:
-        workload = request.workload.model_copy(update={"global_batch": batches * unit})
+        workload = request.workload.resized(global_batch=batches * unit)
         return request.model_copy(update={"workload": workload})
 
     def need(rows: StrategyTable, batches: int) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.table import StrategyTable
 from lcplan.strategy import AXES
 from planner.analyse import knob_rules_of, mesh_table, setting_of
-from planner.feasible import need_bytes
+from planner.price import need_bytes
 from planner.request import SearchRequest
 from planner.rules import MESH_RULES
 from planner.rules.interface import Rule
@@ -100,7 +100,7 @@ def _table(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int, waived:
     filters = request.filters
     if not filters.loss_chunk_tokens:
         filters = filters.model_copy(update={"loss_chunk_tokens": (TILE_TOKENS,)})
-    workload = request.workload.model_copy(update={"seq_len": unit})
+    workload = request.workload.resized(seq_len=unit)
     at_unit = request.model_copy(update={"workload": workload, "filters": filters})
     table = expand(at_unit, Knobs.of(filters, ask.backends), meshes)
     return table.take(screen(setting_of(at_unit), _but(knob_rules_of(at_unit), waived), table) < 0)

@@ -12,6 +12,10 @@ from planner.what_if.vary import Varied
 
 ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
 """The quantity that a boundary question finds, which it therefore cannot vary."""
+TRAIN_ONLY = frozenset(
+    {"seq", "dtype", "context", "remat", "scheme", "microbatches", "loss-chunk-tokens", "moments-dtype", "reduce-dtype"}
+)
+ROLLOUT_VARIES = "prompt, generate, batch, kv-dtype, parameters, cache, devices, hbm, bandwidth, data, fsdp or tensor"
 
 
 def what_if(
@@ -28,6 +32,7 @@ def what_if(
         A sweep over nothing, or a boundary question that varies what it asks for.
     """
     _check(question, varied)
+    _check_rollout(request, question, varied)
     most = request.devices or request.hardware.devices
     ask = Ask(request.model_copy(update={"devices": None}), backends, most)
     answer = boundary(ask, question) if question != "sweep" else None
@@ -46,9 +51,27 @@ def _check(question: Question, varied: tuple[Varied, ...]) -> None:
         )
 
 
+def _check_rollout(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
+    """Refuse what only a train step has, by name."""
+    kind = request.workload.kind
+    if kind == "train":
+        return
+    problems = []
+    if question == "max-seq":
+        problems.append(f"max-seq is asked of a train step; with --workload {kind} use sweep --vary generate=..")
+    foreign = TRAIN_ONLY if kind == "sample" else frozenset({"seq", "dtype"})
+    problems += [f"--vary {name} is a train step's; vary {ROLLOUT_VARIES}" for name in _names(varied) if name in foreign]
+    if problems:
+        raise BadInputError(problems)
+
+
+def _names(varied: tuple[Varied, ...]) -> list[str]:
+    return [one.quantity.name for one in varied]
+
+
 def _notes(ask: Ask, question: Question) -> tuple[str, ...]:
     notes = []
-    if question == "max-batch" and not ask.request.filters.microbatches:
+    if question == "max-batch" and ask.request.workload.kind != "sample" and not ask.request.filters.microbatches:
         notes.append(
             "max-batch counts sequences that a step holds at once (microbatches=1); gradient accumulation makes any batch "
             "fit that fits once"

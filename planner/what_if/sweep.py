@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.estimate import EstimateTable, estimate
+from cost_models.estimate import EstimateTable
 from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
+from planner.price import price_table
 from planner.request import SearchRequest
 from planner.what_if.ask import Ask
 from planner.what_if.binds import memory_binds, no_strategy, speed_binds
@@ -39,7 +40,7 @@ class Priced:
     def of(cls, ask: Ask) -> Priced:
         """Enumerate, reject and price up to the ask's devices."""
         table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
-        return cls(ask.request, table, estimate(setting_of(ask.request), table))
+        return cls(ask.request, table, price_table(setting_of(ask.request), table))
 
     @cached_property
     def need(self) -> NDArray[np.float64]:

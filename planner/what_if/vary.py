@@ -10,7 +10,7 @@ from typing import Any, get_args
 from lcplan.errors import BadInputError
 from lcplan.hardware import Figure, HardwareSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype, Switch
+from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, CacheLayout, Dtype, ParameterLayout, Switch
 from lcplan.suggest import hint
 from lcplan.units import parse_bytes, parse_tokens
 from planner.filters import AxisFilter, Filters
@@ -117,7 +117,7 @@ def applied(ask: Ask, combination: tuple[tuple[Quantity, Value], ...]) -> Ask:
     if request.workload.global_batch_given:
         return ask
     batch = default_global_batch(request.workload.seq_len, request.hardware, ask.most_devices)
-    workload = request.workload.model_copy(update={"global_batch": batch})
+    workload = request.workload.resized(global_batch=batch)
     return ask.with_request(request.model_copy(update={"workload": workload}))
 
 
@@ -128,8 +128,23 @@ def point_json(combination: tuple[tuple[Quantity, Value], ...]) -> dict[str, Val
 
 def _workload(field: str) -> Callable[[Ask, Any], Ask]:
     def apply(ask: Ask, value: Any) -> Ask:
-        given = {"global_batch_given": True} if field == "global_batch" else {}
-        workload = ask.request.workload.model_copy(update={field: value, **given})
+        given = True if field == "global_batch" else None
+        workload = ask.request.workload.resized(**{field: value}, given=given)
+        return ask.with_request(ask.request.model_copy(update={"workload": workload}))
+
+    return apply
+
+
+def _precision(ask: Ask, value: str) -> Ask:
+    workload = ask.request.workload.model_copy(update={"precision": value})
+    return ask.with_request(ask.request.model_copy(update={"workload": workload}))
+
+
+def _rollout(field: str) -> Callable[[Ask, Any], Ask]:
+    def apply(ask: Ask, value: Any) -> Ask:
+        if field not in type(ask.request.workload).model_fields:
+            raise BadInputError(f"--vary {field.replace('_', '-')}: a train step has none; ask with --workload sample or rl")
+        workload = ask.request.workload.model_copy(update={field: value})
         return ask.with_request(ask.request.model_copy(update={"workload": workload}))
 
     return apply
@@ -226,7 +241,12 @@ _PLAIN = (
     Quantity("seq", "seq_len", lambda text: parse_tokens(text, "--vary seq"), _workload("seq_len"), ordered=True),
     Quantity("batch", "global_batch", _count("batch"), _workload("global_batch"), ordered=True),
     Quantity("bandwidth", "bandwidth_oneway_bytes_per_s", _speed, _bandwidth, ordered=False),
-    Quantity("dtype", "precision", _known("dtype", _DTYPES), _workload("precision"), ordered=False),
+    Quantity("dtype", "precision", _known("dtype", _DTYPES), _precision, ordered=False),
+)
+_ROLLOUT = (
+    Quantity("prompt", "prompt", lambda text: parse_tokens(text, "--vary prompt"), _rollout("prompt"), ordered=True),
+    Quantity("generate", "generate", lambda text: parse_tokens(text, "--vary generate"), _rollout("generate"), ordered=True),
+    Quantity("kv-dtype", "kv_dtype", _known("kv-dtype", _DTYPES), _rollout("kv_dtype"), ordered=False),
 )
 _KNOBS: dict[str, tuple[str, ...]] = {
     "remat": tuple(REMAT_POLICIES),
@@ -237,10 +257,12 @@ _KNOBS: dict[str, tuple[str, ...]] = {
     "gather-dtype": _DTYPES,
     "reduce-dtype": _DTYPES,
     "bidirectional": get_args(Switch),
+    "parameters": get_args(ParameterLayout),
+    "cache": get_args(CacheLayout),
 }
 _COUNTS = ("microbatches", "loss-chunk-tokens", "ulysses")
 QUANTITIES: dict[str, Quantity] = {
-    **{quantity.name: quantity for quantity in _PLAIN},
+    **{quantity.name: quantity for quantity in (*_PLAIN, *_ROLLOUT)},
     **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES if axis != "expert"},
     **{
         name: Quantity(name, name.replace("-", "_"), _known(name, known), _filter(name.replace("-", "_")), ordered=False)

@@ -17,6 +17,14 @@ Params = dict[str, Any]
 
 def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, model: ModelSpec) -> jax.Array:
     """Mean cross-entropy over targets that are not -1. ``params`` as ``nnx.to_pure_dict`` gives them, tokens in order."""
+    logits = reference_logits(params, tokens, model=model)
+    nll = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    valid = targets >= 0
+    return jnp.where(valid, nll, 0).sum() / valid.sum()
+
+
+def reference_logits(params: Params, tokens: jax.Array, *, model: ModelSpec) -> jax.Array:
+    """Logits of the token after each."""
     x = params["embedding"][tokens]
     for index in range(model.layers):
         layer = jax.tree.map(lambda stacked, index=index: stacked[index], params["layers"])
@@ -24,10 +32,7 @@ def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, mod
         feed_forward = _feed_forward if model.experts is None else _experts
         x = x + feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], model), model)
     head = params.get("head", params["embedding"])
-    logits = jnp.einsum("btd,vd->btv", _norm(x, params["norm"], model), head)
-    nll = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-    valid = targets >= 0
-    return jnp.where(valid, nll, 0).sum() / valid.sum()
+    return jnp.einsum("btd,vd->btv", _norm(x, params["norm"], model), head)
 
 
 def _norm(x: jax.Array, weight: jax.Array, model: ModelSpec) -> jax.Array:

@@ -1,0 +1,1 @@
+"""Laws of a rollout: memory and time of prefill and decode, by parameter layout and cache layout."""

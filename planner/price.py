@@ -1,0 +1,41 @@
+"""Pricing: the laws of whatever a table's strategies run, a train step or a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable, allowance_bytes, estimate, memory_law
+from cost_models.layout import Floats, Layout
+from cost_models.sampling.estimate import estimate_rollout, rollout_need_bytes
+from cost_models.sampling.table import RolloutTable
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.strategy import Strategy
+
+
+def price_table(setting: Setting, table: StrategyTable) -> EstimateTable:
+    """The estimate of every strategy of ``table``."""
+    return estimate_rollout(setting, table) if isinstance(table, RolloutTable) else estimate(setting, table)
+
+
+def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """What each strategy needs of a device's budget: its executable's total and the allowance beside it.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Need [bytes per device]; the strategy fits where it is at most the budget.
+    """
+    if isinstance(table, RolloutTable):
+        return rollout_need_bytes(setting, table)
+    layout = Layout(setting, table)
+    _, total, _ = memory_law(layout).parts()
+    return np.asarray(total + allowance_bytes(layout))
+
+
+def table_of(strategies: Sequence[Strategy]) -> StrategyTable:
+    """Strategies as columns, with their rollouts where they have them."""
+    has_rollout = bool(strategies) and strategies[0].sampling is not None
+    return (RolloutTable if has_rollout else StrategyTable).from_strategies(strategies)

@@ -1,0 +1,1 @@
+"""Sampling with the modules of the train step: prefill, one decode step with a KV cache, and a loop of them."""

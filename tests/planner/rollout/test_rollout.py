@@ -1,0 +1,114 @@
+"""``--workload sample`` on the command line: estimates, searches, boundaries, and what is refused."""
+
+import pytest
+
+from lcplan.errors import BadInputError
+from lcplan.plan import Plan
+from planner.export.run import export_plan
+
+SAMPLE = [
+    "--model",
+    "qwen3-1.7b",
+    "--hw",
+    "tpu-v4-32",
+    "--workload",
+    "sample",
+    "--prompt",
+    "256",
+    "--generate",
+    "1024",
+    "--batch",
+    "512",
+]
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("flags", "published_gib"),
+    [("--kv-dtype fp32 --no-donate", 18.60), ("--kv-dtype bf16 --no-donate", 9.87), ("--kv-dtype bf16", 5.48)],
+)
+def test_memory_of_the_seeds_three_caches_within_two_per_cent(lcplan, flags, published_gib):
+    code, document, _ = lcplan("estimate", *SAMPLE, "--mesh", "fsdp=16", *flags.split())
+    assert code == 0
+    total = document["candidate"]["estimate"]["memory_bytes"]["total"] / GIB
+    assert total == pytest.approx(published_gib, rel=0.02)
+    assert document["candidate"]["strategy"]["sampling"]["parameters"] == "gathered-per-step"
+
+
+def test_search_finds_layouts_best_first_and_its_plan_loads(lcplan, tmp_path):
+    code, document, _ = lcplan("search", *SAMPLE, "--devices", "16", "--stages", "modelled", "--out", "run")
+    assert code == 0
+    rates = [candidate["best"]["tokens_per_s"] for candidate in document["candidates"]]
+    assert rates == sorted(rates, reverse=True)
+    assert all(candidate["strategy"]["sampling"]["cache"] == "power-of-two" for candidate in document["candidates"])
+    plan = Plan.load(tmp_path / "run" / "plan.yaml")
+    assert plan.request.workload.kind == "sample"
+    assert plan.strategy.sampling.mesh == plan.strategy.mesh
+    with pytest.raises(BadInputError, match="--workload sample is not exported"):
+        export_plan(plan, "maxtext")
+
+
+def test_filters_narrow_the_layouts(lcplan):
+    code, document, _ = lcplan(
+        "search", *SAMPLE, "--stages", "modelled", "--parameters", "gathered-once", "--cache", "whole", "--mesh", "tensor=1"
+    )
+    layouts = [candidate["strategy"]["sampling"] for candidate in document["candidates"]]
+    assert code == 0
+    assert {(layout["parameters"], layout["cache"]) for layout in layouts} == {("gathered-once", "whole")}
+    assert all(layout["mesh"]["tensor"] == 1 for layout in layouts)
+
+
+def test_the_largest_batch_fits_and_one_step_further_nothing_does(lcplan):
+    code, document, _ = lcplan("whatif", "max-batch", *SAMPLE)
+    answer = document["answer"]
+    assert code == 0
+    assert answer["candidate"]["estimate"]["fits"]
+    miss = answer["next"]["nearest_miss"]["estimate"]
+    assert answer["next"]["value"] == answer["global_batch"] + answer["step"]
+    assert miss["memory_bytes"]["total"] > document["request"]["budget_bytes"]
+
+
+def test_a_sweep_over_the_rollouts_own_quantities(lcplan):
+    code, document, _ = lcplan("whatif", "sweep", *SAMPLE, "--vary", "generate=1k,2k", "--vary", "kv-dtype=bf16,fp32")
+    steps = [point["candidate"]["best"]["tokens_per_s"] for point in document["points"]]
+    assert code == 0
+    assert [point["generate"] for point in document["points"]] == [1024, 1024, 2048, 2048]
+    assert steps[0] > steps[1] > steps[3], "a wider cache and a longer one cost tokens a second"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seq", "4k"], "--seq goes with --workload train; --workload sample takes --prompt and --generate"),
+        (["--remat", "full"], "--remat is a train step's; --workload sample has no such knob"),
+        (["--global-batch", "4"], "--global-batch goes with --workload train; --workload sample takes --batch"),
+        (["--mesh", "context=2"], "a decode step has one token of each sequence"),
+        (["--mesh", "fsdp=16", "--parameters", "replicated"], "use gathered-once or gathered-per-step"),
+        (["--mesh", "data=4,tensor=2", "--batch", "4"], "tensor=2 does not divide the 1 sequences of a data x fsdp rank"),
+        (["--kv-dtype", "fp8"], "'fp8' is not one of 'bf16', 'fp32'"),
+        (["--cache", "paged"], "--cache: unknown value 'paged'"),
+    ],
+)
+def test_bad_combinations_are_bad_input(lcplan, arguments, message):
+    code, document, err = lcplan("estimate", *SAMPLE, *arguments)
+    assert (code, document) == (2, None)
+    assert message in err
+
+
+def test_a_train_step_takes_no_option_of_a_rollout(lcplan):
+    base = ["estimate", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32"]
+    assert "--prompt goes with --workload sample or rl" in lcplan(*base, "--seq", "4k", "--prompt", "256")[2]
+    assert "Missing option '--seq'" in lcplan(*base, "--mesh", "fsdp=16")[2]
+    assert "--workload sample needs --generate" in lcplan(*base, "--workload", "sample", "--prompt", "256", "--batch", "8")[2]
+
+
+def test_questions_of_a_train_step_are_refused_by_name(lcplan):
+    assert "max-seq is asked of a train step" in lcplan("whatif", "max-seq", *SAMPLE)[2]
+    assert "--vary remat is a train step's" in lcplan("whatif", "sweep", *SAMPLE, "--vary", "remat=full")[2]
+
+
+def test_a_train_steps_plan_has_no_key_of_a_rollout(lcplan):
+    code, document, _ = lcplan("estimate", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--seq", "4k", "--mesh", "fsdp=16")
+    assert code == 0
+    assert "sampling" not in document["candidate"]["strategy"]
+    assert set(document["request"]["workload"]) == {"kind", "seq_len", "global_batch", "precision", "global_batch_given"}
