@@ -9,9 +9,11 @@ from typing import Any
 
 from cost_models.setting import Setting
 from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
-from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Strategy
+from lcplan.rollout import SampleWorkload
+from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Sampling, Strategy
 from lcplan.workload import Workload
 from planner.validate.facts import PRECISIONS, SCHEME_NAMES, Facts
+from planner.validate.table import RowWorkload
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "mesh": ("fsdp", "data", "context"),
@@ -67,18 +69,33 @@ class Cases:
             "microbatches": microbatches,
         }
         setting = self._setting(facts, batch=batch, precision=row.workload.precision or choice.get("precision", "bf16"))
-        strategy = Strategy.model_validate({"mesh": mesh, **fields, **_knobs(facts)})
+        rollout = _rollout(facts, mesh)
+        strategy = Strategy.model_validate({"mesh": mesh, **fields, **_knobs(facts), "sampling": rollout})
         values = {"mesh": mesh.label, "global_batch": batch, "precision": setting.workload.precision, **fields}
         return Case(setting, strategy, {name: values[name] for name in facts.open})
 
     def _setting(self, facts: Facts, *, batch: int, precision: str) -> Setting:
-        seq_len = facts.row.workload.seq_len
-        key = (id(facts.model), id(facts.hardware), facts.program, seq_len, batch, precision)
+        row = facts.row.workload
+        key = (id(facts.model), id(facts.hardware), facts.program, row, batch, precision)
         if key not in self._settings:
-            work = Workload.model_validate({"seq_len": seq_len, "global_batch": batch, "precision": PRECISIONS[precision]})
+            work = _workload(row, batch=batch, precision=precision)
             budget = facts.hardware.usable_bytes
             self._settings[key] = Setting(facts.model, facts.hardware, work, budget, facts.program)
         return self._settings[key]
+
+
+def _workload(row: RowWorkload, *, batch: int, precision: str) -> Workload | SampleWorkload:
+    if row.kind == "train":
+        return Workload.model_validate({"seq_len": row.seq_len, "global_batch": batch, "precision": PRECISIONS[precision]})
+    fields = row.model_dump(include={"prompt", "generate", "kv_dtype", "donate"})
+    return SampleWorkload.model_validate({**fields, "batch": batch, "precision": PRECISIONS[precision]})
+
+
+def _rollout(facts: Facts, mesh: Mesh) -> Sampling | None:
+    strategy = facts.row.strategy
+    if facts.row.workload.kind == "train":
+        return None
+    return Sampling(mesh=mesh, parameters=strategy.parameters, cache=strategy.cache)
 
 
 def _mesh(facts: Facts, choice: Choice) -> Mesh:

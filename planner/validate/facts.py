@@ -86,7 +86,10 @@ def _excuse(row: Row) -> None:
         raise NotModelledError("precision below bf16", f"precision={workload.precision}")
     if strategy.scheme is not None and strategy.scheme not in SCHEME_NAMES:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
-    if workload.seq_len is None:
+    if workload.kind == "sample":
+        if workload.prompt is None or workload.generate is None:
+            raise NotModelledError("incomplete configuration", "no prompt or no number of generated tokens is stated")
+    elif workload.seq_len is None:
         raise NotModelledError("incomplete configuration", "no seq_len is stated")
     _check_remat(row)
 
@@ -130,10 +133,11 @@ def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareS
         "mesh": free > 1,
         "precision": workload.precision is None and hardware.kind != "cpu",
         "global_batch": workload.global_batch is None,
-        "microbatches": strategy.microbatches is None
+        "microbatches": workload.kind == "train"
+        and strategy.microbatches is None
         and workload.global_batch != mesh.get("data", 1) * mesh.get("fsdp", 1) * free,
         "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
         "backend": strategy.backend is None and len(hardware.backends) > 1,
-        "remat": strategy.remat is None and workload.part == "step",
+        "remat": workload.kind == "train" and strategy.remat is None and workload.part == "step",
     }
     return tuple(name for name, is_open in unstated.items() if is_open)

@@ -9,13 +9,14 @@ from typing import Literal
 import numpy as np
 
 from cost_models.attention_pass import attention_pass_seconds
-from cost_models.estimate import EstimateTable, estimate
+from cost_models.estimate import EstimateTable
 from cost_models.layer_pass import layer_pass_seconds
 from cost_models.layout import Floats
 from cost_models.product_pass import product_pass_seconds
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from cost_models.torch_memory import RESERVED_OF_ALLOCATED
+from planner.price import price_table, table_of
 from planner.validate.choices import Case
 from planner.validate.table import MemoryFigure, Part, Quantity
 
@@ -36,7 +37,7 @@ def predict(cases: Sequence[Case], parts: Sequence[Part], *, memory_figure: Memo
     results: list[dict[str, Prediction]] = [{} for _ in cases]
     for (_, part), members in groups.items():
         setting = cases[members[0]].setting
-        table = StrategyTable.from_strategies([cases[i].strategy for i in members])
+        table = table_of([cases[i].strategy for i in members])
         found = _priced(setting, table, part=part, memory_figure=memory_figure)
         for index, prediction in zip(members, found, strict=True):
             results[index] = prediction
@@ -61,7 +62,7 @@ def _layer(setting: Setting, table: StrategyTable, *, part: Part) -> list[dict[s
 
 
 def _steps(setting: Setting, table: StrategyTable, *, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
-    priced = estimate(setting, table)
+    priced = price_table(setting, table)
     memory = _memory(setting, priced, figure=memory_figure)
     rates = {name: getattr(priced, column) for name, column in CONVENTIONS.items()}
     devices = table.devices

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lcplan.frozen import Frozen
-from lcplan.strategy import CollectiveMatmul, Dtype
+from lcplan.strategy import CacheLayout, CollectiveMatmul, Dtype, ParameterLayout
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -59,8 +59,13 @@ class RowMesh(Frozen):
 
 
 class RowWorkload(Frozen):
-    """What was trained a step."""
+    """What was trained a step; with ``kind: sample`` a rollout of ``global_batch`` sequences, whose seconds are ``step_s``."""
 
+    kind: Literal["train", "sample"] = "train"
+    prompt: Count | None = None
+    generate: Count | None = None
+    kv_dtype: Dtype = "bf16"
+    donate: bool = True
     seq_len: Count | None = None
     global_batch: Count | None = None
     precision: str | None = None
@@ -81,6 +86,9 @@ class RowStrategy(Frozen):
     gather_dtype: Dtype | None = None
     reduce_dtype: Dtype | None = None
     moments_dtype: Dtype | None = None
+    parameters: ParameterLayout = "gathered-per-step"
+    """Of a rollout, as is ``cache``."""
+    cache: CacheLayout = "whole"
 
 
 class Measured(Frozen):

@@ -1,0 +1,45 @@
+"""The seed's sampling table: seconds within 20 per cent, the variants in its order, ratios of its pairs."""
+
+import pytest
+
+from planner.validate.bundled import find_table
+from planner.validate.read import table_of
+from planner.validate.run import validate
+
+
+@pytest.fixture(scope="module")
+def result():
+    table, path = find_table("seed-s3-lmpo")
+    return validate(table, path.parent)
+
+
+def test_every_row_is_modelled_and_within_its_bar(result):
+    assert result.modelled == len(result.rows) == 13
+    for row in result.rows:
+        for quantity, error in row.error_ratio.items():
+            assert abs(error) < {"step_s": 0.20, "peak_bytes": 0.05}[quantity], row.id
+
+
+def test_variants_come_in_the_order_measured(result):
+    per_sequence = {row.id: row.predicted["step_s"] / int(row.id.rpartition("-")[2]) for row in result.rows[:10]}
+    measured = {row.id: row.measured["step_s"] / int(row.id.rpartition("-")[2]) for row in result.rows[:10]}
+    assert sorted(per_sequence, key=per_sequence.get) == sorted(measured, key=measured.get)
+
+
+def test_ratios_of_pairs_within_twenty_per_cent(result):
+    assert len(result.pairs) == 6
+    for pair in result.pairs:
+        assert pair.predicted_ratio == pytest.approx(pair.measured_ratio, rel=0.20), (pair.a, pair.b)
+
+
+def test_a_rollout_without_its_prompt_says_so():
+    row = {
+        "id": "a",
+        "model": "qwen3-1.7b",
+        "hardware": "tpu-v4-32",
+        "devices": 16,
+        "workload": {"kind": "sample", "generate": 8},
+    }
+    table = table_of({"schema_version": 1, "name": "t", "source": {"title": "t", "where": "w"}, "rows": [row]}, "t.yaml")
+    _, path = find_table("seed-s3-lmpo")
+    assert "no prompt or no number of generated tokens" in validate(table, path.parent).rows[0].why
