@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.host import shares_cores
 from cost_models.kernels import (
     BACKWARD_ATTENTION_OF_FORWARD,
     SCORE_BYTES,
@@ -17,6 +18,9 @@ from cost_models.kernels import (
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 from cost_models.unfused import unfused_seconds
+
+KEY_BLOCK = 1024.0
+"""Keys of a block in strategies/kernels/blockwise.py [tokens]."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
     heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
     ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
+    Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
+    contiguous ring leave undone is time for the slowest, so its whole blocks count half.
 
     Parameters
     ----------
@@ -93,9 +99,40 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     kernel = _Kernel(layout, rates, backward)
     exchange = layout.exchange
     tokens, length, width = layout.tokens * exchange, layout.local_length * exchange, layout.query_width / exchange
-    half = kernel.seconds(tokens, length / 2, width=width) * _masked_ratio(layout, length)
-    later = np.where(layout.is_scheme("ring"), kernel.seconds(tokens, length, width=width), half)
-    return RingSteps(half, later, layout.chunks - 1.0)
+    half = kernel.seconds(tokens, length / 2, width=width)
+    first = half * _masked_ratio(layout, length)
+    if layout.setting.kernel == "blockwise":
+        first = kernel.seconds(tokens, causal_block_keys(length), width=width)
+    whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
+    later = np.where(layout.is_scheme("ring"), whole, first if layout.setting.kernel != "blockwise" else half)
+    return RingSteps(first, later, layout.chunks - 1.0)
+
+
+def causal_block_keys(length: Floats) -> Floats:
+    """Mean keys that a query of a causal chunk is multiplied by where the kernel visits whole blocks.
+
+    ``(l + min(l, b)) / 2``: every query of a block row meets all keys up to the end of the key block that it lies in.
+
+    Parameters
+    ----------
+    length : ndarray
+        l, tokens of the chunk [tokens].
+
+    Returns
+    -------
+    ndarray
+        Keys [tokens].
+
+    Notes
+    -----
+    Source: strategies/kernels/blockwise.py, ``keys_end``, for lengths that b divides or that are below it.
+
+    Examples
+    --------
+    >>> [float(causal_block_keys(np.array(length))) for length in (256.0, 1024.0, 4096.0)]
+    [256.0, 1024.0, 2560.0]
+    """
+    return (length + np.minimum(length, KEY_BLOCK)) / 2.0
 
 
 def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:

@@ -1,10 +1,11 @@
-"""What the host costs: a process that launches every operation on its own keeps the device waiting where layers are small."""
+"""What the host costs: launches that keep a device waiting, and cores that host devices share."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from cost_models.layout import Floats
+from lcplan.hardware import HardwareSpec
 
 BACKWARD_LAUNCHES = 2.0
 """Launches of a layer's backward pass over those of its forward pass: a gradient for the input and one for the weight."""
@@ -40,3 +41,24 @@ def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_
     0.003
     """
     return np.maximum(forward_host_s * (1.0 + repeats + BACKWARD_LAUNCHES) - layer_s, 0.0)
+
+
+def shares_cores(hardware: HardwareSpec) -> bool:
+    """Whether a machine's devices are one processor's, so that total work counts and nothing hides behind anything.
+
+    Parameters
+    ----------
+    hardware : HardwareSpec
+        Machine.
+
+    Returns
+    -------
+    bool
+        Shared [no unit].
+
+    Notes
+    -----
+    Source: jax's forced host devices (``--xla_force_host_platform_device_count``) run on one thread pool: a copy takes a core
+    from a product beside it, and a rank that waits leaves its core to one that works.
+    """
+    return hardware.kind == "cpu"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from cost_models.calibrated import calibrated
+from cost_models.rate import CollectiveRate, Rate, Rates
 from cost_models.setting import Setting
 from lcplan.hardware import Figure, HardwareSpec
+
+__all__ = ["CollectiveRate", "Rate", "Rates", "power_cap_ratio", "rates_for", "rates_of"]
 
 SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
@@ -52,53 +56,6 @@ KERNEL_FLOOR_S = 3e-6
 """The least time of one kernel: smallest RMSNorm kernels on GB200 and H200 (cudnn-frontend, benchmark/norms/results)."""
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A figure with whether it was measured on this kind of device, and where it comes from."""
-
-    value: float
-    measured: bool
-    source: str
-
-
-@dataclass(frozen=True)
-class CollectiveRate:
-    """Time of a collective: ``latency_s + member_latency_s (n - 1) + moved bytes / oneway_bytes_per_s``."""
-
-    latency_s: float
-    member_latency_s: float
-    oneway_bytes_per_s: float
-    measured: bool
-    source: str
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What one device achieves. Rates in FLOP/s and bytes/s, half lengths in tokens."""
-
-    gemm: Rate
-    attention_forward: Rate
-    attention_backward: Rate
-    forward_half_tokens: float
-    backward_half_tokens: float
-    hbm: Rate
-    matrix_unit: float
-    """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
-    collectives: dict[str, CollectiveRate]
-
-    @property
-    def basis(self) -> dict[str, str]:
-        """For each kind of term: ``measured`` or ``fallback``, and the source."""
-        named: dict[str, Rate | CollectiveRate] = {
-            "gemm": self.gemm,
-            "attention_forward": self.attention_forward,
-            "attention_backward": self.attention_backward,
-            "hbm": self.hbm,
-            **self.collectives,
-        }
-        return {name: f"{'measured' if rate.measured else 'fallback'}: {rate.source}" for name, rate in named.items()}
-
-
 @lru_cache(maxsize=1)
 def _published() -> dict[str, dict[str, Any]]:
     text = resources.files("cost_models").joinpath("data/device_rates.json").read_text(encoding="utf-8")
@@ -114,7 +71,7 @@ def _entry(hardware: HardwareSpec) -> dict[str, Any]:
 
 
 def rates_of(hardware: HardwareSpec) -> Rates:
-    """Rates of a machine's device: measured where ``data/device_rates.json`` has it, else a share of the datasheet.
+    """Rates of a machine's device: the spec's own, else those of ``data/device_rates.json``, else a share of the datasheet.
 
     Parameters
     ----------
@@ -133,7 +90,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
     entry = _entry(hardware)
     attention = entry.get("attention", {})
     capped = power_cap_ratio(hardware, float(entry.get("power_w", 0.0)))
-    return Rates(
+    published = Rates(
         gemm=_scaled(_gemm(hardware, entry.get("gemm", {})), capped),
         attention_forward=_scaled(_attention(hardware, attention, which="forward"), capped),
         attention_backward=_scaled(_attention(hardware, attention, which="backward"), capped),
@@ -143,6 +100,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
         matrix_unit=float(entry.get("matrix_unit", 0.0)),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
     )
+    return calibrated(published, hardware.device.rates)
 
 
 def power_cap_ratio(hardware: HardwareSpec, measured_at_w: float) -> float:

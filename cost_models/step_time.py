@@ -11,7 +11,7 @@ from cost_models.attention import exposed_hop_seconds
 from cost_models.collectives import STREAM_RING, terms_of
 from cost_models.contention import by_nccl, hidden_contention_seconds, hop_contention_seconds, tensor_contention_seconds
 from cost_models.flops import recomputes_attention
-from cost_models.host import host_wait_seconds
+from cost_models.host import host_wait_seconds, shares_cores
 from cost_models.kept import offload_seconds
 from cost_models.layout import Floats
 from cost_models.network import Network
@@ -63,6 +63,11 @@ class StepTime(StepWork):
             totals[term.purpose] = totals[term.purpose] + spent if term.purpose in totals else spent
         return totals
 
+    @property
+    def _beside(self) -> float:
+        """1 where a collective runs beside a device's own work; 0 where it takes the cores that the work needs."""
+        return 0.0 if shares_cores(self.layout.setting.hardware) else 1.0
+
     def _of(self, *purposes: str) -> Floats:
         """The sum of ``_by_purpose`` over these."""
         found = [self._by_purpose[name] for name in purposes if name in self._by_purpose]
@@ -76,7 +81,7 @@ class StepTime(StepWork):
         first = model.d_model * model.head_dim * model.heads / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
-        windows = {"all-gather": forward, "reduce-scatter": self.layer_backward_gemm}
+        windows = {"all-gather": self._beside * forward, "reduce-scatter": self._beside * self.layer_backward_gemm}
         for term, seconds in self.terms_with_seconds:
             if term.purpose in WEIGHTS:
                 # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
@@ -146,7 +151,7 @@ class StepTime(StepWork):
             elif term.purpose == "kv-gradients":
                 permute = term.op == "collective-permute"
                 beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
-                total = total + calls * exposed_hop_seconds(beside + np.zeros_like(hop), hop)
+                total = total + calls * exposed_hop_seconds(self._beside * beside + np.zeros_like(hop), hop)
             if term.op == "collective-permute":
                 total = total + self._unhidden(term, hop)
         return total
@@ -166,8 +171,9 @@ class StepTime(StepWork):
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self.passes * self.forward_attention.later
-        backward = hops * exposed_hop_seconds(self.backward_attention.later_s, hop)
-        return (self._steps(term) - hops) * exposed_hop_seconds(self.forward_attention.later_s, hop) + backward
+        backward = hops * exposed_hop_seconds(self._beside * self.backward_attention.later_s, hop)
+        forward = exposed_hop_seconds(self._beside * self.forward_attention.later_s, hop)
+        return (self._steps(term) - hops) * forward + backward
 
     @cached_property
     def comm_data(self) -> Floats:
@@ -178,7 +184,7 @@ class StepTime(StepWork):
     def gradients(self) -> Floats:
         """The exposed part of the gradients' reduction over what replicates matrices."""
         total = self._of("gradients")
-        if self.layout.setting.program.data_gradients == "exposed":
+        if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
             return total
         layers = float(self.layout.setting.model.layers)
         return behind_backward_seconds(total, layers * self.layer_backward, layers=layers)

@@ -7,18 +7,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from lcplan.device_rates import DeviceRates
+from lcplan.figure import Figure, FigureKind
 from lcplan.frozen import Frozen
 
-FigureKind = Literal["datasheet", "measured", "fitted", "user"]
-"""``fitted``: derived from measurements that the source names. ``user``: a bare number in a user's own file."""
-
-
-class Figure(Frozen):
-    """A number with where it comes from. The field that holds it names its unit."""
-
-    value: Annotated[float, Field(ge=0)]
-    source: Annotated[str, Field(min_length=3)]
-    kind: FigureKind
+__all__ = ["Allowance", "DeviceSpec", "Figure", "FigureKind", "GpuFacts", "HardwareSpec", "Link"]
 
 
 class GpuFacts(Frozen):
@@ -54,6 +47,8 @@ class DeviceSpec(Frozen):
     """Host link, one direction [bytes/s]."""
     power_w: Figure | None = None
     gpu: GpuFacts | None = None
+    rates: DeviceRates | None = None
+    """Achieved rates where they were measured (``lcplan calibrate``); the laws use them in place of published ones."""
 
 
 class Link(Frozen):

@@ -52,11 +52,18 @@ def test_backward_takes_five_products_for_two(llama):
 
 
 def test_blockwise_attention_is_bound_by_the_scores_that_it_moves(llama):
-    # 16 sequences x 32 heads x 2^32 / 2 scores x 16 bytes, at the copy rate
+    # 16 sequences x 32 heads x 2^32 / 2 scores x 16 bytes, at the copy rate; blocks on the diagonal whole: 2^10 keys more
     machine = hardware("cpu-host")
     host = Setting(llama.model, machine, Workload(seq_len=2**16, global_batch=16), machine.usable_bytes)
-    moved = 2**31 * 32 * 16 * 16 / rates_of(machine).hbm.value
+    moved = 2**15 * (2**16 + 2**10) * 32 * 16 * 16 / rates_of(machine).hbm.value
     assert total(host, "ring", 1) == pytest.approx(moved)
+
+
+def test_host_devices_share_cores_so_a_ring_costs_its_total_work(llama):
+    # contiguous: a causal block of l^2 and (c - 1) / 2 whole ones on average; zigzag: the same block and c - 1 halves
+    machine = hardware("cpu-host")
+    host = Setting(llama.model, machine, Workload(seq_len=2**16, global_batch=16), machine.usable_bytes)
+    assert total(host, "ring", 8) == pytest.approx(total(host, "ring-zigzag", 8), rel=0.02)
 
 
 @given(st.sampled_from([1, 2, 4, 8, 16, 32, 64]), st.sampled_from(["ring", "ring-zigzag"]))

@@ -1,0 +1,52 @@
+"""Rate: one achieved figure of a device, with its basis; Rates: all that the laws of time ask a device for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A figure with whether it was measured on this kind of device, and where it comes from."""
+
+    value: float
+    measured: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class CollectiveRate:
+    """Time of a collective: ``latency_s + member_latency_s (n - 1) + moved bytes / oneway_bytes_per_s``."""
+
+    latency_s: float
+    member_latency_s: float
+    oneway_bytes_per_s: float
+    measured: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one device achieves. Rates in FLOP/s and bytes/s, half lengths in tokens."""
+
+    gemm: Rate
+    attention_forward: Rate
+    attention_backward: Rate
+    forward_half_tokens: float
+    backward_half_tokens: float
+    hbm: Rate
+    matrix_unit: float
+    """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
+    collectives: dict[str, CollectiveRate]
+
+    @property
+    def basis(self) -> dict[str, str]:
+        """For each kind of term: ``measured`` or ``fallback``, and the source."""
+        named: dict[str, Rate | CollectiveRate] = {
+            "gemm": self.gemm,
+            "attention_forward": self.attention_forward,
+            "attention_backward": self.attention_backward,
+            "hbm": self.hbm,
+            **self.collectives,
+        }
+        return {name: f"{'measured' if rate.measured else 'fallback'}: {rate.source}" for name, rate in named.items()}

@@ -1,0 +1,37 @@
+"""DeviceRates: what a device was measured to achieve. Where a machine's spec has them, the laws use nothing else."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from lcplan.collective import Op
+from lcplan.figure import Figure
+from lcplan.frozen import Frozen
+
+
+class CallRate(Frozen):
+    """Time of one call of a collective: ``latency_s + member_latency_s (n - 1) + moved bytes / oneway_bytes_per_s``."""
+
+    latency_s: Figure
+    member_latency_s: Figure
+    oneway_bytes_per_s: Figure
+
+
+class DeviceRates(Frozen):
+    """Achieved rates of one device, all devices of its domain at work; those that are absent are not known.
+
+    Attention's are those of the chunk kernel in JAX on this kind of device (cuDNN, splash or blockwise), of the work that it
+    does: a causal mask's other half counts where the kernel computes it.
+    """
+
+    gemm_flop_per_s: Figure | None = None
+    """Matrix products of a layer's shapes."""
+    attention_forward_flop_per_s: Figure | None = None
+    """At long length."""
+    attention_backward_flop_per_s: Figure | None = None
+    attention_forward_half_tokens: Figure | None = None
+    """Mean keys a query at which the rate is half of that [tokens]."""
+    attention_backward_half_tokens: Figure | None = None
+    copy_bytes_per_s: Figure | None = None
+    """Memory bandwidth of a copy, reads plus writes."""
+    collectives: dict[Op, CallRate] = Field(default_factory=dict)
