@@ -165,7 +165,7 @@ class _Kernel:
         work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
         achieved = rate.value * head_dim_ratio(float(self.layout.setting.model.head_dim), rates.matrix_unit)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
-        if self.layout.setting.kernel != "blockwise":
+        if self.layout.setting.kernel != "blockwise" or rates.attention_kernel == "blockwise":
             return seconds
         heads = width / self.layout.setting.model.head_dim
         score_bytes = SCORE_BYTES["backward" if self.backward else "forward"]

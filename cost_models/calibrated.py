@@ -47,7 +47,7 @@ def calibrated(published: Rates, own: DeviceRates | None) -> Rates:
     }
     changes |= {name: figure.value for name, field in _HALVES.items() if (figure := getattr(own, field)) is not None}
     calls = {op: _call(rate) for op, rate in own.collectives.items() if op in published.collectives}
-    return replace(published, **changes, collectives=published.collectives | calls)
+    return replace(published, **changes, collectives=published.collectives | calls, attention_kernel=own.attention_kernel)
 
 
 def _rate(figure: Figure) -> Rate:

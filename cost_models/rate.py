@@ -38,6 +38,8 @@ class Rates:
     matrix_unit: float
     """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
     collectives: dict[str, CollectiveRate]
+    attention_kernel: str | None = None
+    """The chunk kernel that attention's rates were measured with; None: a fused one."""
 
     @property
     def basis(self) -> dict[str, str]:

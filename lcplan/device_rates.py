@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from lcplan.collective import Op
@@ -20,9 +22,12 @@ class CallRate(Frozen):
 class DeviceRates(Frozen):
     """Achieved rates of one device, all devices of its domain at work; those that are absent are not known.
 
-    Attention's are those of the chunk kernel in JAX on this kind of device (cuDNN, splash or blockwise), of the work that it
-    does: a causal mask's other half counts where the kernel computes it.
+    Attention's are for heads of 128 features, and of the work that the kernel does: what a causal mask hides counts where it is
+    computed all the same.
     """
+
+    attention_kernel: Literal["cudnn", "splash", "blockwise"] | None = None
+    """The chunk kernel that attention's rates are of."""
 
     gemm_flop_per_s: Figure | None = None
     """Matrix products of a layer's shapes."""

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
     "whatif": "Longest sequence, fewest devices, largest batch, or a sweep over anything.",
     "validate": "Hold the laws' predictions against published measurements.",
+    "calibrate": "Measure the devices at hand and write a hardware overlay.",
     "explain": "Why a strategy won, why the others did not, what would change it.",
     "export": "Write a plan as the files of a trainer, and say what that trainer does otherwise.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",

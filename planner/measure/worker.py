@@ -37,6 +37,8 @@ def _write(descriptor: int, data: bytes) -> None:
 def _answer(line: str) -> dict[str, Any]:
     request = json.loads(line)
     try:
+        if "probe" in request:
+            return {"id": request["id"], "result": import_module("planner.measure.probes").run(request["probe"])}
         job = WorkerJob.model_validate(request["job"])
         return {"id": request["id"], "result": _run(job)}
     except Exception as error:  # a failed job is data

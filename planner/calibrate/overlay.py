@@ -1,0 +1,48 @@
+"""The overlay: a YAML spec of a catalogue entry with what was measured in it, for ``--hw FILE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lcplan.errors import StageFailedError
+from lcplan.hardware import Figure, HardwareSpec
+from lcplan.textfile import write_yaml
+from lcplan.userspec import hardware_from
+from planner.calibrate.figures import Findings
+
+
+def overlay(base: HardwareSpec, findings: Findings, *, where: str) -> dict[str, Any]:
+    """The mapping of the file. Warnings stand in its notes, so that whoever reads the spec reads them too."""
+    device: dict[str, Any] = {"rates": {name: _plain(value) for name, value in findings.rates.items()}}
+    if findings.host is not None:
+        device["host_oneway_bytes_per_s"] = _plain(findings.host)
+    warned = [f"WARNING: {warning}" for warning in findings.warnings]
+    return {
+        "base": base.name,
+        "source": where,
+        "device": device,
+        "notes": [*base.notes, f"Rates measured by {where}.", *warned],
+    }
+
+
+def write_overlay(path: Path, data: dict[str, Any]) -> HardwareSpec:
+    """Write the file whole or not at all, and read it as ``--hw`` will.
+
+    Raises
+    ------
+    StageFailedError
+        It cannot be written.
+    """
+    spec = hardware_from(data, name=path.stem, source=f"user file {path.name}", where=str(path))
+    try:
+        write_yaml(path, data)
+    except OSError as error:
+        raise StageFailedError(f"{path}: {error.strerror or error}; choose another file with --out") from None
+    return spec
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Figure):
+        return value.model_dump(mode="json")
+    return {key: _plain(inner) for key, inner in value.items()} if isinstance(value, dict) else value
