@@ -114,7 +114,7 @@ def _features(spec: StepSpec) -> Iterator[str]:
         if strategy.sharding_mode != "manual" or strategy.collective_matmul != "off":
             yield f"experts of {model.name} are built for sharding_mode=manual and collective_matmul=off; use those"
     if model.not_planned:
-        yield f"model {model.name} is counted, not planned: the step has no {', no '.join(model.not_planned)}"
+        yield f"model {model.name} is counted, not planned; what the step does not have: {', '.join(model.not_planned)}"
     if model.mlp == "plain":
         yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
     if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:

@@ -263,7 +263,7 @@ _KNOBS: dict[str, tuple[str, ...]] = {
 _COUNTS = ("microbatches", "loss-chunk-tokens", "ulysses")
 QUANTITIES: dict[str, Quantity] = {
     **{quantity.name: quantity for quantity in (*_PLAIN, *_ROLLOUT)},
-    **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES if axis != "expert"},
+    **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES},
     **{
         name: Quantity(name, name.replace("-", "_"), _known(name, known), _filter(name.replace("-", "_")), ordered=False)
         for name, known in _KNOBS.items()

@@ -1,0 +1,160 @@
+"""Laws of a mixture of experts: rows, bytes, FLOPs and memory by hand, and what must hold at the limits."""
+
+import numpy as np
+import pytest
+
+from cost_models.collectives import terms_of
+from cost_models.estimate import estimate
+from cost_models.experts import BLOCK_ROWS, IMBALANCE, ExpertLayout
+from cost_models.flops import matrix_flop_per_token
+from cost_models.layout import Layout
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.experts import Experts
+from lcplan.model import ModelSpec
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+
+TOY = ModelSpec(
+    name="toy",
+    layers=2,
+    d_model=8,
+    d_ff=8,
+    heads=2,
+    kv_heads=1,
+    head_dim=4,
+    vocab=16,
+    experts=Experts(count=4, active=2, d_ff=16),
+)
+# attention: query and out 2 * 8*8, key and value 2 * 8*4; one expert: 3 * 8*16; router: 8*4
+ATTENTION, EXPERT, ROUTER = 192, 384, 32
+
+
+def layout(*, spec=TOY, machine="gb200-nvl72", seq=4096, batch=8, **fields):
+    mesh = Mesh(**{axis: fields.pop(axis) for axis in ("data", "fsdp", "context", "tensor", "expert") if axis in fields})
+    hw = hardware(machine)
+    setting = Setting(spec, hw, Workload(seq_len=seq, global_batch=batch), hw.usable_bytes)
+    return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=mesh, **fields)]))
+
+
+def part(**fields):
+    return ExpertLayout(layout(**fields))
+
+
+def terms(**fields):
+    return {(term.op, term.purpose): term for term in terms_of(layout(**fields)) if term.used.any()}
+
+
+def test_parameters_by_hand():
+    assert TOY.layer_matrix_parameters == ATTENTION + 4 * EXPERT + ROUTER
+    assert TOY.active_layer_matrix_parameters == ATTENTION + 2 * EXPERT + ROUTER
+    assert TOY.parameters == 2 * (ATTENTION + 4 * EXPERT + ROUTER + 16) + 2 * 128 + 8
+    assert TOY.active_parameters == TOY.parameters - 2 * 2 * EXPERT
+
+
+def test_flop_are_those_of_what_a_token_meets():
+    assert matrix_flop_per_token(TOY) == 6 * (2 * (ATTENTION + 2 * EXPERT + ROUTER) + 128)
+
+
+def test_rows_by_hand():
+    # one sequence of 4096 tokens on each of 8 ranks, two experts a token: 8192 rows; 200 %: 16384; and a block
+    found = part(fsdp=2, expert=4)
+    assert found.assigned[0] == 8192
+    assert found.room[0] == 16384
+    assert found.rows[0] == 16384 + BLOCK_ROWS
+    assert found.busiest[0] == pytest.approx(IMBALANCE * 8192)
+    assert part(fsdp=2, expert=4, moe_room_percent=100).busiest[0] == 8192  # what has no room is dropped
+
+
+def test_the_worst_case_is_every_token_on_one_rank():
+    # 4 ranks of 4096 tokens; a rank has one expert, so that a token sends it one row: 16384 rows
+    assert part(fsdp=2, expert=4, moe_room_percent=0).room[0] == 4 * 4096
+    assert part(fsdp=4, expert=2, moe_room_percent=0).room[0] == 2 * 4096 * 2
+
+
+def test_one_rank_of_experts_has_room_for_what_it_sends_and_moves_nothing():
+    assert part(fsdp=8, moe_room_percent=400).room[0] == 8192
+    assert not {purpose for _, purpose in terms(fsdp=8)} & {"expert-rows", "expert-counts", "expert-row-weights"}
+
+
+def test_capacity_rounds_up_for_each_expert():
+    # 8192 rows over 4 experts: 2048; 125 %: 2560 for each of 4 experts
+    found = part(fsdp=2, expert=4, moe_dispatch="capacity", moe_room_percent=125)
+    assert found.expert_rows[0] == 2560
+    assert found.rows[0] == found.busiest[0] == 4 * 2560
+
+
+def test_dropless_bytes_by_hand():
+    found = terms(fsdp=2, expert=4)
+    rows = found["ragged-all-to-all", "expert-rows"]
+    assert rows.bytes[0] == 2 * 8 * (16384 + 1024)
+    assert rows.moved is not None
+    assert rows.moved[0] == pytest.approx(2 * 8 * IMBALANCE * 8192)
+    assert rows.calls[0] == 5 * 2
+    assert found["all-gather", "expert-counts"].bytes[0] == 4 * 4 * 4
+    assert terms(fsdp=2, expert=4, remat="none")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
+
+
+def test_the_experts_matrices_are_gathered_over_fsdp_and_context_alone():
+    found = terms(fsdp=2, expert=2, tensor=2, context=2, seq=8192)
+    assert found["all-gather", "expert-matrices"].axes == ("fsdp", "context")
+    assert found["all-gather", "expert-matrices"].bytes[0] == 2 * (4 / 2) * EXPERT / 2
+    assert found["all-gather", "weights"].axes == ("fsdp", "context", "expert")
+    assert found["all-gather", "router"].bytes[0] == 2 * ROUTER
+
+
+def test_gather_moves_what_the_axis_holds():
+    found = terms(fsdp=2, expert=4, moe_dispatch="gather")
+    assert found["all-gather", "expert-rows"].bytes[0] == found["reduce-scatter", "expert-rows"].bytes[0] == 2 * 8 * 4 * 4096
+
+
+def test_an_even_exchange_stands_in_on_the_host():
+    found = terms(fsdp=2, expert=4, machine="cpu-host")
+    assert found["all-to-all", "expert-rows"].bytes[0] == 2 * 8 * 16384
+
+
+def priced(*strategies, spec="qwen3-30b-a3b", seq=131072, batch=32):
+    hw = hardware("gb200-nvl72")
+    setting = Setting(model(spec), hw, Workload(seq_len=seq, global_batch=batch), hw.usable_bytes)
+    return estimate(setting, StrategyTable.from_strategies(strategies))
+
+
+def test_state_divides_by_every_axis_that_splits_it_whosever_it_is():
+    meshes = [Mesh(fsdp=32), Mesh(fsdp=8, expert=4), Mesh(context=4, expert=8), Mesh(tensor=4, expert=8)]
+    found = priced(*(Strategy(mesh=mesh) for mesh in meshes))
+    assert np.allclose(found.memory_bytes["params"], found.memory_bytes["params"][0], rtol=1e-12)
+
+
+def test_gathered_matrices_shrink_with_the_expert_axis():
+    found = priced(Strategy(mesh=Mesh(context=32)), Strategy(mesh=Mesh(context=4, expert=8)))
+    assert found.memory_bytes["gathered_weights"][1] < found.memory_bytes["gathered_weights"][0] / 5
+
+
+def test_model_flop_rate_counts_active_parameters():
+    found = priced(Strategy(mesh=Mesh(context=8, expert=8), microbatches=4))
+    work = 32 * 131072 * matrix_flop_per_token(model("qwen3-30b-a3b"))
+    assert work / (found.step_s[0] * 64) < found.tflop_per_s_per_device[0] * 1e12
+    assert found.mfu_ratio[0] < 1
+
+
+def test_dispatches_are_priced_apart():
+    mesh = Mesh(context=8, expert=8)
+    found = priced(*(Strategy(mesh=mesh, microbatches=4, moe_dispatch=name) for name in ("dropless", "capacity", "gather")))
+    assert (found.time_s["comm_expert"] > 0).all()
+    assert len(set(found.step_s)) == 3
+    alone = priced(Strategy(mesh=Mesh(fsdp=4, context=16), microbatches=8))
+    assert alone.time_s["comm_expert"][0] == 0
+
+
+def test_rows_of_a_table_are_priced_as_alone():
+    strategies = [
+        Strategy(mesh=Mesh(context=8, expert=8), microbatches=4),
+        Strategy(mesh=Mesh(context=8, tensor=2, expert=4), microbatches=8, moe_dispatch="capacity", moe_room_percent=125),
+        Strategy(mesh=Mesh(context=64), microbatches=32, remat="none", moe_dispatch="gather"),
+    ]
+    together = priced(*strategies)
+    for index, one in enumerate(strategies):
+        alone = priced(one)
+        assert together.step_s[index] == pytest.approx(alone.step_s[0], rel=1e-12)
+        assert together.total_bytes[index] == pytest.approx(alone.total_bytes[0], rel=1e-12)

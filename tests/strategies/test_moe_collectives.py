@@ -1,0 +1,87 @@
+"""The compiled step of a mixture of experts has the collectives that the laws list, in op, axis and bytes, and no others."""
+
+from collections import Counter
+from dataclasses import replace
+
+import jax
+import pytest
+from compiled_step import collective_bytes
+
+from cost_models.collectives import collectives
+from cost_models.setting import Setting
+from lcplan.catalog import hardware
+from lcplan.experts import Experts
+from lcplan.model import ModelSpec
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+from strategies.mesh import build_mesh
+from strategies.spec import StepSpec
+from strategies.step import build_step
+
+MODEL = ModelSpec(
+    name="to read", layers=3, d_model=64, d_ff=96, heads=8, kv_heads=2, head_dim=8, vocab=136,
+    experts=Experts(count=8, active=2, d_ff=32),
+)  # fmt: skip
+WORKLOAD = Workload(seq_len=64, global_batch=8, precision="fp32")
+
+
+def strategy(dispatch="dropless", remat="full", room=200, microbatches=1, **mesh):
+    return Strategy(
+        mesh=Mesh(**mesh), scheme="ring", remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_room_percent=room, backend="host",
+    )  # fmt: skip
+
+
+def listed(strategy):
+    machine = hardware("cpu-host")
+    uses: Counter[tuple[str, str]] = Counter()
+    for use in collectives(Setting(MODEL, machine, WORKLOAD, machine.usable_bytes), strategy):
+        uses[use.op, use.axis] += use.total_bytes
+    return uses
+
+
+def compiled(strategy):
+    mesh = build_mesh(strategy, jax.devices()[: strategy.devices])
+    step = build_step(StepSpec(MODEL, WORKLOAD, strategy, "blockwise"), mesh)
+    return collective_bytes(step.jitted.lower(*step.abstract_arguments()).compile().as_text(), strategy)
+
+
+CASES = [
+    strategy(expert=4, context=2),
+    strategy(expert=2, fsdp=2, tensor=2, remat="none"),
+    strategy(expert=2, context=2, tensor=2, room=150, microbatches=2),
+    strategy("capacity", expert=4, tensor=2),
+    strategy("capacity", expert=2, fsdp=2, context=2, remat="none", room=125),
+    strategy("gather", expert=4, context=2, remat="minimal"),
+    strategy("gather", expert=2, data=2, tensor=2, remat="none"),
+    strategy(fsdp=2, context=2, tensor=2),
+]
+
+
+@pytest.mark.parametrize("strategy", CASES, ids=lambda strategy: f"{strategy.moe_dispatch}-{strategy.label}")
+def test_collectives_are_as_listed(strategy):
+    wanted, got = listed(strategy), compiled(strategy)
+    scalars = 4 * 60  # loss, dropped rows, tokens that count, and one partial norm a parameter array
+    for key in {*wanted, *got}:
+        slack = scalars if key[0] == "all-reduce" else 0
+        assert abs(wanted[key] - got[key]) <= slack, (key, wanted[key], got[key])
+
+
+def test_nothing_is_dropped_where_there_is_room_for_the_worst_case():
+    step = step_of(strategy(expert=4, fsdp=2, room=0))
+    _, metrics = step.jitted(step.init(jax.random.key(0)), step.example_batch(jax.random.key(1)))
+    assert float(metrics.dropped) == 0
+
+
+@pytest.mark.parametrize("dispatch", ["dropless", "capacity", "gather"])
+def test_rows_beyond_the_room_are_dropped_and_counted(dispatch):
+    step = step_of(strategy(dispatch, expert=4, fsdp=2, room=10))
+    _, metrics = step.jitted(step.init(jax.random.key(0)), step.example_batch(jax.random.key(1)))
+    routed = MODEL.layers * WORKLOAD.tokens * MODEL.experts.active
+    # every rank, or expert, has room for a tenth of its share of a balanced load
+    assert 0.85 * routed < float(metrics.dropped) < 0.95 * routed
+
+
+def step_of(strategy):
+    mesh = build_mesh(strategy, jax.devices()[: strategy.devices])
+    return build_step(replace(StepSpec(MODEL, WORKLOAD, strategy, "blockwise")), mesh)
