@@ -42,7 +42,8 @@ class SearchRequest(Frozen):
             )
         if self.model.not_planned:
             raise ValueError(
-                f"{self.model.name} is counted, not planned; what lcplan's step does not have: {', '.join(self.model.not_planned)}; "
+                f"{self.model.name} is counted, not planned; what lcplan's step does not have: "
+                f"{', '.join(self.model.not_planned)}; "
                 f"its parameters are in `lcplan catalog models {self.model.name}`"
             )
         window = self.model.sliding_window

@@ -29,8 +29,9 @@ def headline(request: SearchRequest) -> Text:
     if isinstance(workload, SampleWorkload):
         kind = "an iteration" if isinstance(workload, RlWorkload) else "a rollout"
         what = f"{workload.batch} x {workload.prompt} + {workload.generate} tokens {kind}, cache in {workload.kv_dtype}"
+    active = f" ({format_count(model.active_parameters)} active)" if model.experts is not None else ""
     return Text(
-        f"{model.name}, {format_count(model.parameters)} parameters; {what}\n"
+        f"{model.name}, {format_count(model.parameters)} parameters{active}; {what}\n"
         f"{devices} x {hardware.device.name} ({hardware.name}), budget "
         f"{format_bytes(request.budget_bytes)} a device"
     )

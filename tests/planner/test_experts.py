@@ -1,0 +1,39 @@
+"""The expert axis in the space, by its rules, and what a request says of models that are counted only."""
+
+import pytest
+
+from lcplan.catalog import model
+from lcplan.errors import BadInputError
+from lcplan.strategy import AXES
+from planner.analyse import analyse
+from planner.filters import AxisFilter, Filters
+from planner.request import make_request
+from planner.space import mesh_sizes
+
+EXPERT = AXES.index("expert")
+
+
+def test_a_mixture_of_experts_opens_the_axis_and_a_dense_model_does_not(ask):
+    assert set(mesh_sizes(ask(model="mixtral-8x7b", devices=8))[:, EXPERT]) == {1, 2, 4, 8}
+    assert set(mesh_sizes(ask(devices=8))[:, EXPERT]) == {1}
+
+
+def test_asking_a_dense_model_for_experts_rejects_every_mesh_with_the_reason(ask):
+    request = ask(devices=8, filters=Filters(mesh={"expert": AxisFilter(intervals=((2, 8),))}))
+    found = analyse(request, ("nccl",))
+    assert len(found.table) == 0
+    assert "experts" in {found.rejected.rules[rule].name for rule in found.rejected.rule}
+
+
+def test_every_strategy_that_is_priced_splits_the_experts_whole(ask):
+    found = analyse(ask(model="qwen3-30b-a3b", seq=131072, batch=32, devices=64), ("nccl",))
+    assert set(found.table.expert) == {1, 2, 4, 8, 16, 32}  # 32 sequences bound it; 128 experts do not
+    assert (128 % found.table.expert == 0).all()
+    assert found.estimates.fits.any()
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "gpt-oss-20b", "llama4-scout"])
+def test_models_that_are_counted_only_are_refused_by_name(ask, name):
+    data = ask().model_dump() | {"model": model(name).model_dump()}
+    with pytest.raises(BadInputError, match=f"{name} is counted, not planned; what lcplan's step does not have: "):
+        make_request(data)
