@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cost_models.contention import hidden_contention_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
@@ -10,10 +11,10 @@ from cost_models.table import StrategyTable
 
 
 def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
-    """Time of one layer on one microbatch: products, attention, memory-bound operations, exposed communication over tensor.
+    """Time of one layer on one microbatch: products, attention, memory-bound operations, communication over tensor.
 
     The backward pass has what is repeated first. Of the residual stream's gathers and scatters two of each are forward, and
-    in what is repeated, the rest is backward.
+    in what is repeated, the rest is backward. Where products hide them, their kernels take multiprocessors from these.
 
     Parameters
     ----------
@@ -34,6 +35,9 @@ def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, 
     layout = Layout(setting, table)
     times = StepTime(layout, rates_for(setting))
     passes = setting.model.layers * layout.microbatches
-    again = times.repeats
-    first = times.stream_forward / passes / (1.0 + again)
-    return times.layer_forward + first, times.layer_backward + first * again + times.stream_backward / passes
+    once = 1.0 / (1.0 + times.repeats)
+    forward, backward = (seconds / passes for seconds in (times.stream_forward, times.stream_backward))
+    if setting.hardware.kind == "gpu":
+        lost = [hidden_contention_seconds(layout, hidden) / passes for hidden in times.hidden_stream]
+        forward, backward = forward + lost[0], backward + lost[1]
+    return times.layer_forward + forward * once, times.layer_backward + forward * (1.0 - once) + backward

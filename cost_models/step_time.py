@@ -141,6 +141,12 @@ class StepTime(StepWork):
         products = self.passes * self.layer_backward_gemm / 2.0
         return np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
 
+    @property
+    def hidden_stream(self) -> tuple[Floats, Floats]:
+        """Part of the stream's collectives that products hide: forward with its repetition, and backward."""
+        first, last = self._stream_calls
+        return first - self.stream_forward, last - self.stream_backward
+
     @cached_property
     def comm_context(self) -> Floats:
         """Ring hops beyond the kernel beside them; gathers and all-to-alls of the other schemes in full."""
@@ -197,7 +203,7 @@ class StepTime(StepWork):
         if program.data_gradients != "exposed":
             hidden = hidden + self._of("gradients") - self.gradients
         if program.stream != "exposed":
-            hidden = hidden + self._of("stream") - self.stream_forward - self.stream_backward
+            hidden = hidden + sum(self.hidden_stream)
         return hidden
 
     @cached_property
