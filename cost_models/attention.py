@@ -71,6 +71,8 @@ def causal_imbalance(context: Floats) -> Floats:
 def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     """Attention kernels of one pass over one layer, on the slowest rank.
 
+    Other trainers' programs may have a contiguous ring behind the exchange of heads, or one call on all gathered keys.
+
     ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
     ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
     heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
@@ -104,8 +106,13 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     if layout.setting.kernel == "blockwise":
         first = kernel.seconds(tokens, causal_block_keys(length), width=width)
     whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
-    later = np.where(layout.is_scheme("ring"), whole, first if layout.setting.kernel != "blockwise" else half)
-    return RingSteps(first, later, layout.chunks - 1.0)
+    program = layout.setting.program
+    contiguous = layout.is_scheme("ring")
+    if program.ring_chunks == "contiguous":
+        contiguous = contiguous | layout.is_scheme("ulysses-ring")
+    later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
+    steps = RingSteps(first, later, layout.chunks - 1.0)
+    return steps if program.gathered_calls == "each-chunk" else _gathered(layout, steps, kernel=kernel)
 
 
 def causal_block_keys(length: Floats) -> Floats:
@@ -133,6 +140,38 @@ def causal_block_keys(length: Floats) -> Floats:
     [256.0, 1024.0, 2560.0]
     """
     return (length + np.minimum(length, KEY_BLOCK)) / 2.0
+
+
+def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
+    """All-gather in one call on all keys, which nothing merges: the mean query meets half of the sequence."""
+    gathers = layout.is_scheme("all-gather")
+    whole = kernel.seconds(layout.tokens, layout.local_length * layout.context / 2, width=layout.query_width)
+    return RingSteps(np.where(gathers, whole, steps.first_s), steps.later_s, np.where(gathers, 0.0, steps.later))
+
+
+def merge_bytes(layout: Layout, steps: RingSteps) -> Floats:
+    """Traffic of merging what each later step of one pass made into what there is.
+
+    ``6 a s U N H``, s later steps: six passes of ``a`` bytes over the queries' features, fp32 sums read and written counting
+    as two each.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    steps : RingSteps
+        Steps of the pass.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Traffic [bytes per layer and microbatch].
+
+    Notes
+    -----
+    Source: counted from strategies' merge: output in fp32 read and written, a step's own read, with log-sum-exps left out.
+    """
+    return layout.activation_bytes * 6.0 * steps.later * layout.tokens * layout.query_width
 
 
 def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
@@ -163,7 +202,8 @@ class _Kernel:
         rate = rates.attention_backward if self.backward else rates.attention_forward
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
         work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
-        achieved = rate.value * head_dim_ratio(float(self.layout.setting.model.head_dim), rates.matrix_unit)
+        head_dim = float(self.layout.setting.model.head_dim)
+        achieved = rate.value * head_dim_ratio(head_dim, rates.matrix_unit, exponential_share=rates.exponential_share)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
         if self.layout.setting.kernel != "blockwise" or rates.attention_kernel == "blockwise":
             return seconds

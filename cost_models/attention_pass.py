@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.attention import RingSteps, exposed_hop_seconds, ring_steps
+from cost_models.attention import RingSteps, exposed_hop_seconds, merge_bytes, ring_steps
 from cost_models.collectives import terms_of
+from cost_models.host import BACKWARD_LAUNCHES, eager_attention_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.network import Network
 from cost_models.rates import rates_for
@@ -18,8 +19,8 @@ from cost_models.table import REMATS, StrategyTable
 def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
     """Time of a step's attention where nothing is recomputed and nothing else runs.
 
-    Kernels of the slowest rank, the part of each ring hop that its kernel does not hide, and other schemes' gathers and
-    all-to-alls in full.
+    Kernels and merges of the slowest rank, the part of each ring hop that its kernel does not hide, and other schemes' gathers
+    and all-to-alls in full; at least what an eager host takes to launch it all.
 
     Parameters
     ----------
@@ -35,14 +36,14 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
 
     Notes
     -----
-    Ignores launches between kernels. Source: docs/step.md; cost_models.attention and cost_models.network.
+    Ignores launches between kernels of compiled programs. Source: docs/step.md; cost_models.attention and cost_models.network.
     """
     kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
     layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
     forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
     network = Network(layout, rates)
     passes = setting.model.layers * layout.microbatches
-    times = [passes * forward.total_s, passes * backward.total_s]
+    times = [passes * (steps.total_s + merge_bytes(layout, steps) / rates.hbm.value) for steps in (forward, backward)]
     for term in terms_of(layout):
         if term.axes != ("context",) or not np.any(term.calls > 0):
             continue
@@ -50,6 +51,10 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
         calls = term.calls / layout.lanes if term.op == "collective-permute" else term.calls
         for index, steps in enumerate((forward, backward)):
             times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, op=term.op)
+    if setting.program.dispatch == "eager":
+        call_s = setting.constants.eager_attention_call_s
+        host = passes * eager_attention_seconds(layout.chunks, layout.exchange, call_s=call_s)
+        return np.maximum(times[0], host), np.maximum(times[1], BACKWARD_LAUNCHES * host)
     return times[0], times[1]
 
 

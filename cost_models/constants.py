@@ -36,6 +36,9 @@ class Constants:
     eager_layer_host_s: float
     """Host time of one forward pass over a layer where a process launches every operation on its own [s]."""
 
+    eager_attention_call_s: float
+    """Host time of one ring step, or of one exchange of heads, where PyTorch launches attention's operations one by one [s]."""
+
     tile_mask_share: float
     """What masking costs a causal block of a kernel that masks tile by tile, over a whole block."""
 

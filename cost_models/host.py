@@ -10,6 +10,46 @@ from lcplan.hardware import HardwareSpec
 BACKWARD_LAUNCHES = 2.0
 """Launches of a layer's backward pass over those of its forward pass: a gradient for the input and one for the weight."""
 
+EXCHANGES = 4.0
+"""All-to-alls of one forward pass of attention whose ranks exchange heads: query, key, value, output."""
+
+KERNEL_CALL_S = 0.12e-3
+"""Least time between two calls of one fused kernel from PyTorch: cuDNN's forward kernels of 1k and 2k tokens take 119 us on an
+H100, 134 and 129 us on a B200, whatever their work (github SandAI-org/MagiAttention assets/magi_attn/exp/kernel)."""
+
+
+def eager_attention_seconds(chunks: Floats, exchange: Floats, *, call_s: float) -> Floats:
+    """Host time of one forward pass of attention whose operations PyTorch launches one by one.
+
+    ``h (s + 4 [e > 1])``: s ring steps, each a kernel, its messages and its merge, and four exchanges of heads with their
+    transpositions; a lone kernel takes ``KERNEL_CALL_S``.
+
+    Parameters
+    ----------
+    chunks : ndarray
+        s, ring steps, the first on a rank's own chunk [count].
+    exchange : ndarray
+        e, ranks that exchange heads [count].
+    call_s : float
+        h, host time of a ring step or an exchange [s].
+
+    Returns
+    -------
+    ndarray
+        Host time [s per pass over a layer].
+
+    Notes
+    -----
+    The pass takes this or the device's time, whichever is longer. Source: h is fitted (data/constants.yaml).
+
+    Examples
+    --------
+    >>> float(eager_attention_seconds(np.array(2.0), np.array(4.0), call_s=1e-3))
+    0.006
+    """
+    calls = chunks + EXCHANGES * (exchange > 1)
+    return np.where(calls > 1, call_s * calls, KERNEL_CALL_S)
+
 
 def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_s: float) -> Floats:
     """Time of one layer's passes in which the device waits for launches.

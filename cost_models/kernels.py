@@ -16,7 +16,7 @@ BACKWARD_ATTENTION_OF_FORWARD = 2.5
 
 
 EXPONENTIAL_SHARE = 0.5
-"""Cycles of a score's exponential over those of its products with heads of 128 (arXiv:2407.08608, section 2.3)."""
+"""Cycles of a score's exponential over those of its products with heads of 128 on an H100 (arXiv:2407.08608, section 2.3)."""
 
 
 def gemm_seconds(flop: Floats, traffic_bytes: Floats, *, flop_per_s: float, hbm_bytes_per_s: float) -> Floats:
@@ -87,11 +87,11 @@ def attention_seconds(flop: Floats, mean_keys: Floats, *, flop_per_s: float, hal
     return flop / flop_per_s * (1.0 + half_tokens / mean_keys)
 
 
-def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0) -> float:
+def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0, *, exponential_share: float = EXPONENTIAL_SHARE) -> float:
     """What attention's rate with heads of ``head_dim`` is of that with heads of 128.
 
-    ``(1 + e) / (1 + e 128 / H)``, e = 1/2: a score costs the same exponential whatever the features behind it. A matrix unit
-    wider than a head stays idle in part: ``min(1, H / U)``.
+    ``(1 + e) / (1 + e 128 / H)``: a score costs the same exponential whatever the features behind it. A matrix unit wider
+    than a head stays idle in part: ``min(1, H / U)``.
 
     Parameters
     ----------
@@ -99,6 +99,8 @@ def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0) -> float:
         H, features of a head.
     matrix_unit : float
         U, rows and columns of the matrix unit; 0 where every head fills it.
+    exponential_share : float
+        e, cycles of a score's exponential over those of its products with heads of 128 [no unit].
 
     Returns
     -------
@@ -116,7 +118,7 @@ def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0) -> float:
     (1.0, 0.75, 0.5)
     """
     filled = min(1.0, head_dim / matrix_unit) if matrix_unit else 1.0
-    return (1.0 + EXPONENTIAL_SHARE) / (1.0 + EXPONENTIAL_SHARE * 128.0 / head_dim) * filled
+    return (1.0 + exponential_share) / (1.0 + exponential_share * 128.0 / head_dim) * filled
 
 
 def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: float, hbm_bytes_per_s: float) -> Floats:

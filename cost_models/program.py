@@ -24,11 +24,15 @@ class Program(Frozen):
     """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     repeats: Literal["needed", "whole-layer"] = "needed"
     """``whole-layer``: where nothing is kept, a layer's whole forward pass is repeated, its last product too (PyTorch)."""
-    attention: Literal["step", "flash", "flash2", "triton", "unfused"] = "step"
-    """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2`` and
-    ``triton``: older ones. ``unfused``: scores, softmax and weights go through memory."""
+    attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "unfused"] = "step"
+    """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2``, ``triton``
+    and ``cudnn-2025``: older ones. ``unfused``: scores, softmax and weights go through memory."""
     attention_tile: Annotated[int, Field(gt=0)] | None = None
     """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
+    ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
+    """Chunks of the ring behind ``ulysses-ring``'s exchange of heads; with ``contiguous`` the last group sets the pace."""
+    gathered_calls: Literal["each-chunk", "once"] = "each-chunk"
+    """``once``: scheme ``all-gather`` calls its kernel on all gathered keys and merges nothing (Llama 3, Megatron)."""
     recompute_scores: bool = False
     """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
     dispatch: Literal["compiled", "eager"] = "compiled"
@@ -79,7 +83,7 @@ class Program(Frozen):
 
 STEP = Program()
 
-_FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole")
+_FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
 _TORCH = _FLASH.model_copy(update={"runtime": "torch", "repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
 _MEGATRON = _TORCH.model_copy(
     update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "fused_loss": True}
@@ -91,7 +95,7 @@ _MEGATRON_2022 = _MEGATRON.model_copy(
 PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {
         "lcplan": STEP,
-        "flash": Program(attention="flash", data_gradients="behind-backward"),
+        "flash": Program(attention="flash", data_gradients="behind-backward", gathered_calls="once"),
         "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "paxml": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "torch-fsdp": _TORCH,

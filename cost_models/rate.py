@@ -37,6 +37,8 @@ class Rates:
     hbm: Rate
     matrix_unit: float
     """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
+    exponential_share: float
+    """Cycles of a score's exponential over those of its products with heads of 128."""
     collectives: dict[str, CollectiveRate]
     attention_kernel: str | None = None
     """The chunk kernel that attention's rates were measured with; None: a fused one."""

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from cost_models.calibrated import calibrated
+from cost_models.exponential import exponential_share
 from cost_models.rate import CollectiveRate, Rate, Rates
 from cost_models.setting import Setting
 from lcplan.hardware import Figure, HardwareSpec
@@ -98,6 +99,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
         backward_half_tokens=attention.get("backward_half_tokens", HALF_TOKENS["backward"]),
         hbm=_hbm(hardware, entry.get("hbm", {})),
         matrix_unit=float(entry.get("matrix_unit", 0.0)),
+        exponential_share=exponential_share(hardware),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
     )
     return calibrated(published, hardware.device.rates)
@@ -142,6 +144,9 @@ TRITON_OF_FLASH2 = 1.0 / 1.8
 """FlashAttention in Triton over FlashAttention-2, which Dao (arXiv:2307.08691, section 4.1) measured 1.3-2.5 times faster on an
 A100: the geometric mean."""
 
+OLDER_KERNELS = {"flash2": "attention-flash2", "triton": "attention-flash2", "cudnn-2025": "attention-cudnn-2025"}
+"""Where data/device_rates.json has the kernels that programs name by their vintage."""
+
 
 def rates_for(setting: Setting) -> Rates:
     """``rates_of`` the setting's hardware, with the attention kernel of the setting's program.
@@ -158,14 +163,14 @@ def rates_for(setting: Setting) -> Rates:
 
     Notes
     -----
-    Source: data/device_rates.json, ``attention-flash2``; ``TRITON_OF_FLASH2``. A device without an entry for the older
-    kernel is priced with its best one.
+    Source: data/device_rates.json, ``attention-flash2`` and its like; ``TRITON_OF_FLASH2``. A device without an entry for the
+    older kernel is priced with its best one.
     """
     rates, kind = rates_of(setting.hardware), setting.program.attention
-    if kind not in {"flash2", "triton"}:
+    if kind not in OLDER_KERNELS:
         return rates
     entry = _entry(setting.hardware)
-    older = entry.get("attention-flash2", entry.get("attention", {}))
+    older = entry.get(OLDER_KERNELS[kind], entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
     passes = {which: _attention(setting.hardware, older, which=which) for which in ("forward", "backward")}
     share *= power_cap_ratio(setting.hardware, float(entry.get("power_w", 0.0)))

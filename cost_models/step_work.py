@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.attention import RingSteps, ring_steps
+from cost_models.attention import RingSteps, merge_bytes, ring_steps
 from cost_models.expert_work import expert_copy_bytes, expert_product_seconds
 from cost_models.experts import ExpertLayout
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
@@ -128,9 +128,9 @@ class StepWork:
         widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * fed * layout.ff_width)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
-        merges = 6.0 * self.forward_attention.later * layout.tokens * layout.query_width
         copies = expert_copy_bytes(layout, which)
-        return self._memory(layout.activation_bytes * (stream + widths + merges) + copies, FORWARD_KERNELS)
+        merges = merge_bytes(layout, self.forward_attention)
+        return self._memory(layout.activation_bytes * (stream + widths) + merges + copies, FORWARD_KERNELS)
 
     @cached_property
     def layer_forward_memory(self) -> Floats:

@@ -66,7 +66,7 @@ class TableResult:
     def rankings(self) -> tuple[Comparison, ...]:
         """Comparisons of schemes among its rows."""
         found = {row.id: row for row in self.rows}
-        return comparisons((row, found[row.id]) for row in self.table.rows)
+        return comparisons(((row, found[row.id]) for row in self.table.rows), self.table.name)
 
     def to_json(self) -> dict[str, Any]:
         """As in DESIGN: an entry of ``tables``."""

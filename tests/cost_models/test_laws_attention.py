@@ -1,12 +1,15 @@
 """Attention by scheme: areas by hand, balance, what a ring hides."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.attention import causal_imbalance, exposed_hop_seconds, ring_steps
+from cost_models.attention import causal_imbalance, exposed_hop_seconds, merge_bytes, ring_steps
 from cost_models.layout import Layout
+from cost_models.program import Program
 from cost_models.rates import rates_of
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -15,11 +18,14 @@ from lcplan.strategy import Mesh, Strategy
 from lcplan.workload import Workload
 
 
+def flat_rates(setting):
+    """Rates whose kernels reach their full rate at once."""
+    return replace(rates_of(setting.hardware), forward_half_tokens=0.0, backward_half_tokens=0.0)
+
+
 def total(setting, scheme, context, *, flat=True, backward=False):
     """Seconds of one pass over one layer; ``flat`` takes the kernels' rate as reached at once."""
-    rates = rates_of(setting.hardware)
-    if flat:
-        rates = type(rates)(**{**rates.__dict__, "forward_half_tokens": 0.0, "backward_half_tokens": 0.0})
+    rates = flat_rates(setting) if flat else rates_of(setting.hardware)
     layout = Layout(setting, StrategyTable.from_strategies([Strategy(mesh=Mesh(context=context), scheme=scheme)]))
     return float(ring_steps(layout, rates, backward=backward).total_s[0])
 
@@ -43,6 +49,25 @@ def test_contiguous_chunks_wait_for_the_last_rank(llama):
 def test_striped_attention_published_gain_on_8_devices(llama):
     # arXiv:2311.09431: in the limit of attention alone, balanced over contiguous on 8 devices: 15 / 8 = 1.875
     assert total(llama, "ring", 8) / total(llama, "ring-zigzag", 8) == pytest.approx(1.875)
+
+
+def test_basic_usp_waits_for_its_last_group(llama):
+    """2 groups of 4: (2 x 2 - 1) / 2 of the balanced time; USP on 8 A100, 8 heads of 32, 128k: 24.07 ms against 16.81."""
+    spec = replace(llama, program=Program(ring_chunks="contiguous"))
+    table = StrategyTable.from_strategies([Strategy(mesh=Mesh(context=8), scheme="ulysses-ring", ulysses=4)])
+    seconds = [ring_steps(Layout(setting, table), flat_rates(llama), backward=False).total_s[0] for setting in (llama, spec)]
+    assert seconds[1] / seconds[0] == pytest.approx(1.5)
+    assert seconds[1] / seconds[0] == pytest.approx(24.07 / 16.81, rel=0.05)
+
+
+def test_one_call_on_all_gathered_keys_takes_the_work_of_its_chunks_and_merges_nothing(llama):
+    once = replace(llama, program=Program(gathered_calls="once"))
+    table = StrategyTable.from_strategies([Strategy(mesh=Mesh(context=8), scheme="all-gather")])
+    chunks, whole = [ring_steps(Layout(s, table), flat_rates(llama), backward=False) for s in (llama, once)]
+    assert whole.total_s == pytest.approx(chunks.total_s)
+    assert merge_bytes(Layout(once, table), whole)[0] == 0
+    # 7 steps, 6 passes of 2 bytes over T / c tokens of 4096 features
+    assert merge_bytes(Layout(llama, table), chunks)[0] == 2 * 6 * 7 * llama.workload.tokens / 8 * 4096
 
 
 def test_backward_takes_five_products_for_two(llama):

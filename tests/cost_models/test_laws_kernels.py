@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.exponential import exponential_share
 from cost_models.kernels import attention_flop, attention_seconds, gemm_seconds, head_dim_ratio, memory_seconds
 from cost_models.rates import IN_STEP, POWER_EXPONENT, rates_of
 from lcplan.catalog import hardware
@@ -69,8 +70,22 @@ def test_a_score_costs_the_same_exponential_whatever_its_head():
     assert head_dim_ratio(128) == 1.0
     assert head_dim_ratio(64) == pytest.approx(1.5 / 2.0)  # half the products beside each exponential
     assert head_dim_ratio(32) == pytest.approx(1.5 / 3.0)
+    assert head_dim_ratio(32, exponential_share=0.25) == pytest.approx(1.25 / 2.0)  # an A100's products take twice as long
     assert head_dim_ratio(128, 256) == 0.5  # half of a 256 x 256 unit idle
     assert head_dim_ratio(256, 256) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("machine", "share"),
+    [
+        ("dgx-a100-80", 0.25),  # 312 TFLOP/s over 108 x 1.41 GHz: 2048 FLOP a clock, 512 in a quarter; an exponential a 16th
+        ("dgx-h100", 0.5),  # 4096, FlashAttention-3's own figure
+        ("gb200-nvl72", 0.5),  # 8192, but part of the exponentials run elsewhere
+        ("tpu-v5p-8", 0.5),  # not stated
+    ],
+)
+def test_exponentials_weigh_more_where_products_are_faster(machine, share):
+    assert exponential_share(hardware(machine)) == share
 
 
 def test_a_power_cap_slows_compute_and_nothing_else():
