@@ -30,7 +30,7 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
         ({"workload": {"precision": "fp8"}}, "precision below bf16", "precision=fp8"),
         ({"strategy": {"scheme": "usp"}}, "scheme", "scheme=usp"),
         ({"strategy": {"remat": "offload-query"}}, "offload", "remat=offload-query"),
-        ({"model": "mixtral-8x7b"}, "architecture", "unknown model 'mixtral-8x7b'"),
+        ({"model": "mamba-2.8b"}, "architecture", "unknown model 'mamba-2.8b'"),
         ({"model": None}, "incomplete configuration", "no model"),
         ({"hardware": None}, "incomplete configuration", "no hardware"),
         ({"workload": {"seq_len": None}}, "incomplete configuration", "no seq_len"),
