@@ -65,13 +65,9 @@ class SampleWorkload(Frozen):
 
 
 class RlWorkload(SampleWorkload):
-    """One iteration: a rollout, then a train step on all its tokens; the optimizer's state stays while sampling.
-
-    ``reference``: a frozen copy of the model scores the tokens between the two.
-    """
+    """One iteration: a rollout, then a train step on all its tokens; the optimizer's state stays while sampling."""
 
     kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
-    reference: bool = False
 
     @property
     def sample(self) -> SampleWorkload:

@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.estimate import EstimateTable, estimate
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from lcplan.rollout import RlWorkload
 from lcplan.strategy import AXES
 from planner.candidate import Candidate
 from planner.prune import Costs, survivor_order
@@ -85,6 +86,10 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
         from planner.rollout.analyse import analyse_rollout  # it builds on this module
 
         return analyse_rollout(request, backends)
+    if isinstance(request.workload, RlWorkload):
+        from planner.rollout.iteration import analyse_iteration  # it builds on this module
+
+        return analyse_iteration(request, backends)
     setting = setting_of(request)
     knobs = Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request)
@@ -112,6 +117,10 @@ def valid_points(request: SearchRequest, backends: tuple[str, ...], *, most_devi
         from planner.rollout.analyse import rollout_points  # it builds on this module
 
         return rollout_points(request, backends, most_devices=most_devices)
+    if isinstance(request.workload, RlWorkload):
+        from planner.rollout.iteration import iteration_points  # it builds on this module
+
+        return iteration_points(request, backends, most_devices=most_devices)
     setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
     meshes = mesh_sizes(request, most_devices)
     points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from lcplan.measurement import Compiled
+from lcplan.rollout import RlWorkload
 from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.learnt import learn_from_compile
@@ -43,12 +44,14 @@ class Bench:
 
     def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
         request = self.request
-        program = STEP if request.workload.kind == "train" else ROLLOUT
+        # Of an iteration the train step is compiled: it is the larger program.
+        work = request.workload.train if isinstance(request.workload, RlWorkload) else request.workload
+        program = STEP if work.kind == "train" else ROLLOUT
         return [
             CompileJob(
                 model=request.model,
                 hardware=request.hardware,
-                workload=request.workload,
+                workload=work,
                 strategy=candidate.strategy,
                 program=program,
             )

@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.estimate import EstimateTable, allowance_bytes, estimate, memory_law
 from cost_models.layout import Floats, Layout
 from cost_models.sampling.estimate import estimate_rollout, rollout_need_bytes
+from cost_models.sampling.iteration import IterationTable, estimate_iteration
 from cost_models.sampling.table import RolloutTable
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -17,6 +18,8 @@ from lcplan.strategy import Strategy
 
 def price_table(setting: Setting, table: StrategyTable) -> EstimateTable:
     """The estimate of every strategy of ``table``."""
+    if isinstance(table, IterationTable):
+        return estimate_iteration(setting, table)
     return estimate_rollout(setting, table) if isinstance(table, RolloutTable) else estimate(setting, table)
 
 
@@ -28,6 +31,9 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
     ndarray, shape [n]
         Need [bytes per device]; the strategy fits where it is at most the budget.
     """
+    if isinstance(table, IterationTable):
+        priced = estimate_iteration(setting, table)
+        return priced.total_bytes + priced.allowance_bytes
     if isinstance(table, RolloutTable):
         return rollout_need_bytes(setting, table)
     layout = Layout(setting, table)
@@ -37,5 +43,7 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
 
 def table_of(strategies: Sequence[Strategy]) -> StrategyTable:
     """Strategies as columns, with their rollouts where they have them."""
-    has_rollout = bool(strategies) and strategies[0].sampling is not None
-    return (RolloutTable if has_rollout else StrategyTable).from_strategies(strategies)
+    rollout = strategies[0].sampling if strategies else None
+    if rollout is None:
+        return StrategyTable.from_strategies(strategies)
+    return (IterationTable if rollout.beside_training else RolloutTable).from_strategies(strategies)

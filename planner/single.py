@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from lcplan.errors import BadInputError
+from lcplan.rollout import RlWorkload
 from lcplan.strategy import AXES, Mesh, Strategy
 from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.price import price_table, table_of
 from planner.request import SearchRequest
+from planner.rollout.iteration import train_request, with_rollout
 from planner.rollout.single import resolve_rollout
 from planner.screen import broken_rules
 from planner.space import Knobs, mesh_options
@@ -59,6 +61,8 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
         Several values for one axis or knob, a mesh that does not match ``--devices``, or broken rules (all of them).
     """
     mesh = _one_mesh(request)
+    if isinstance(request.workload, RlWorkload):
+        return with_rollout(request, resolve_strategy(train_request(request), backends))
     if request.workload.kind == "sample":
         return resolve_rollout(request, mesh, backends)
     filters = request.filters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lcplan.errors import BadInputError
+from lcplan.rollout import RlWorkload
 from planner.request import SearchRequest
 from planner.what_if.ask import Ask
 from planner.what_if.boundary import boundary
@@ -59,6 +60,8 @@ def _check_rollout(request: SearchRequest, question: Question, varied: tuple[Var
     problems = []
     if question == "max-seq":
         problems.append(f"max-seq is asked of a train step; with --workload {kind} use sweep --vary generate=..")
+    if question == "max-batch" and isinstance(request.workload, RlWorkload):
+        problems.append("max-batch is asked of a train step or a rollout; with --workload rl use sweep --vary batch=..")
     foreign = TRAIN_ONLY if kind == "sample" else frozenset({"seq", "dtype"})
     problems += [f"--vary {name} is a train step's; vary {ROLLOUT_VARIES}" for name in _names(varied) if name in foreign]
     if problems:

@@ -1,0 +1,62 @@
+"""``--workload rl``: an iteration's memory is the larger of its parts, its time their sum."""
+
+import pytest
+
+RL = ["--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--workload", "rl"]
+RL += ["--prompt", "256", "--generate", "768", "--batch", "256"]
+    "--model",
+    "qwen3-1.7b",
+    "--hw",
+    "tpu-v4-32",
+    "--workload",
+    "rl",
+    "--prompt",
+    "256",
+    "--generate",
+    "768",
+    "--batch",
+    "256",
+]
+
+
+@pytest.mark.parametrize("extra", [[], ["--remat", "none", "--microbatches", "1"], ["--parameters", "gathered-per-step"]])
+def test_an_iteration_is_a_rollout_and_a_train_step(lcplan, extra):
+    _, document, _ = lcplan("estimate", *RL, "--mesh", "fsdp=16", *extra)
+    estimate = document["candidate"]["estimate"]
+    train_knobs = [word for word in extra if word not in ("--parameters", "gathered-per-step")]
+    base = ["estimate", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--mesh", "fsdp=16"]
+    _, trained, _ = lcplan(*base, "--seq", "1024", "--global-batch", "256", *train_knobs)
+    rollout = ["--prompt", "256", "--generate", "768", "--batch", "256"]
+    layout = "gathered-per-step" if "gathered-per-step" in extra else "gathered-once"
+    _, sampled, _ = lcplan(*base, "--workload", "sample", *rollout, "--parameters", layout)
+    train, sample = (answer["candidate"]["estimate"] for answer in (trained, sampled))
+    assert estimate["step_s"] == pytest.approx(train["step_s"] + sample["step_s"])
+    resident = train["memory_bytes"]["params"] + train["memory_bytes"]["optimizer"]
+    beside = resident + sample["memory_bytes"]["total"] - sample["memory_bytes"]["params"]
+    assert estimate["train_bytes"] == pytest.approx(train["memory_bytes"]["total"])
+    assert estimate["rollout_bytes"] == pytest.approx(beside)
+    assert estimate["memory_bytes"]["total"] == pytest.approx(max(train["memory_bytes"]["total"], beside), rel=1e-6)
+    assert estimate["memory_phase"].startswith("rollout_") == (beside > train["memory_bytes"]["total"])
+
+
+def test_search_reshards_to_a_rollout_on_another_mesh(lcplan):
+    code, document, _ = lcplan("search", *RL, "--devices", "16", "--stages", "modelled", "--parameters", "tensor-sharded")
+    assert code == 0
+    for candidate in document["candidates"]:
+        rollout = candidate["strategy"]["sampling"]
+        assert rollout["beside_training"]
+        assert rollout["mesh"]["tensor"] > 1
+        assert rollout["mesh"]["data"] * rollout["mesh"]["tensor"] == candidate["strategy"]["devices"] == 16
+        assert (candidate["estimate"]["time_s"]["reshard"] > 0) == (rollout["mesh"]["data"] > 1)
+
+
+def test_larger_batches_need_more_and_the_best_is_given_at_each(lcplan):
+    code, document, _ = lcplan("whatif", "sweep", *RL, "--vary", "batch=128,1024", "--mesh", "fsdp=16", "--microbatches", "1")
+    assert code == 0
+    needs = [point["candidate"]["estimate"]["rollout_bytes"] for point in document["points"]]
+    assert needs[1] > needs[0]
+
+
+def test_what_an_iteration_is_not_asked(lcplan):
+    assert "max-batch is asked of a train step or a rollout" in lcplan("whatif", "max-batch", *RL)[2]
+    assert "--seq goes with --workload train" in lcplan("estimate", *RL, "--seq", "4k")[2]
