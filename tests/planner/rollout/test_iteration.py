@@ -4,19 +4,6 @@ import pytest
 
 RL = ["--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--workload", "rl"]
 RL += ["--prompt", "256", "--generate", "768", "--batch", "256"]
-    "--model",
-    "qwen3-1.7b",
-    "--hw",
-    "tpu-v4-32",
-    "--workload",
-    "rl",
-    "--prompt",
-    "256",
-    "--generate",
-    "768",
-    "--batch",
-    "256",
-]
 
 
 @pytest.mark.parametrize("extra", [[], ["--remat", "none", "--microbatches", "1"], ["--parameters", "gathered-per-step"]])
