@@ -21,22 +21,30 @@ def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zig
     )  # fmt: skip
 
 
-CASES = [
+FAST = [
     (QWEN, strategy()),
     (QWEN, strategy(expert=4)),
     (QWEN, strategy(expert=2, context=2, tensor=2)),
     (UNSCALED, strategy(expert=2, context=2, fsdp=2, remat="none")),
+    (QWEN, strategy("capacity", expert=4, context=2)),
+    (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
+]
+SLOW = [
     (QWEN, strategy(expert=2, data=2, tensor=2, remat="minimal")),
     (UNSCALED, strategy(expert=2, tensor=4, remat="none")),  # two tensor ranks share a KV head
-    (QWEN, strategy("capacity", expert=4, context=2)),
     (UNSCALED, strategy("capacity", expert=2, fsdp=2, tensor=2, remat="none")),
-    (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
     (UNSCALED, strategy("gather", expert=4, fsdp=2, remat="none")),
     (QWEN, strategy(expert=2, context=2, fsdp=2, microbatches=2, scheme="ulysses")),
     (QWEN, strategy(context=4, tensor=2, remat="none")),  # experts whole on every rank
 ]
 
 
-@pytest.mark.parametrize(("model", "strategy"), CASES, ids=lambda value: getattr(value, "label", None))
+@pytest.mark.parametrize(("model", "strategy"), FAST, ids=lambda value: getattr(value, "label", None))
 def test_equals_reference(model, strategy):
+    assert_equal(Case(model, strategy, global_batch=8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "strategy"), SLOW, ids=lambda value: getattr(value, "label", None))
+def test_more_mixtures_of_axes_equal_reference(model, strategy):
     assert_equal(Case(model, strategy, global_batch=8))
