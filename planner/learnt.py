@@ -46,13 +46,15 @@ class Learnt:
 
 def _split(estimate: dict[str, Any]) -> tuple[float, float]:
     """Seconds of computation and of communication."""
-    communication = sum(float(estimate["time_s"][name]) for name in COMMUNICATION)
+    communication = sum(float(estimate["time_s"].get(name, 0.0)) for name in COMMUNICATION)
     return float(estimate["step_s"]) - communication, communication
 
 
 def learn_from_compile(setting: Setting, candidate: Candidate) -> Candidate:
     """The candidate with its communication as the target's own compiler made it; unchanged after any other compile."""
     compiled = candidate.compiled
+    if candidate.strategy.sampling is not None:  # the collectives of a rollout are priced part by part, not listed
+        return candidate
     if compiled is None or compiled.rung != "compiled:target" or compiled.error or not compiled.collectives:
         return candidate
     modelled = listed_seconds(setting, candidate.strategy, collectives(setting, candidate.strategy))

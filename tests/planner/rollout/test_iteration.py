@@ -47,3 +47,20 @@ def test_larger_batches_need_more_and_the_best_is_given_at_each(lcplan):
 def test_what_an_iteration_is_not_asked(lcplan):
     assert "max-batch is asked of a train step or a rollout" in lcplan("whatif", "max-batch", *RL)[2]
     assert "--seq goes with --workload train" in lcplan("estimate", *RL, "--seq", "4k")[2]
+
+
+def test_a_rollouts_compile_teaches_nothing_of_a_train_step():
+    import planner
+    from lcplan.measurement import Compiled
+    from planner.analyse import setting_of
+    from planner.learnt import learn_from_compile
+
+    sizes = {"prompt": 256, "generate": 1024, "batch": 512}
+    found = planner.estimate(workload="sample", model="qwen3-1.7b", hw="tpu-v4-32", mesh="fsdp=16", **sizes)
+    gather = {"op": "all-gather", "axis": "fsdp", "bytes": 25165824, "calls": 84, "backend": "ici"}
+    facts = {"rung": "compiled:target", "target": "tpu", "jax": "0", "finished_at": "", "compile_s": 1.0, "total_bytes": 2**30}
+    compiled = Compiled.model_validate({**facts, "collectives": [gather]})
+    candidate = found.candidate.with_compiled(compiled, found.request.budget_bytes)
+    learnt = learn_from_compile(setting_of(found.request), candidate)
+    assert learnt == candidate
+    assert learnt.best.step_s == found.candidate.estimate["step_s"]
