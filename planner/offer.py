@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lcplan.errors import BadInputError
-from lcplan.hardware import HardwareSpec
 from planner.analyse import setting_of
+from planner.measure.at_hand import devices_at_hand
 from planner.measure.schedulers import scheduler_verdict
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest, Stage
@@ -94,6 +94,7 @@ def _unpriced(request: SearchRequest) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def default_stage(hardware: HardwareSpec) -> Stage:
-    """Timed where devices of the hardware's kind are certainly at hand (the host itself), else compiled."""
-    return "timed" if hardware.kind == "cpu" else "compiled"
+def default_stage(request: SearchRequest) -> Stage:
+    """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled."""
+    wanted = request.devices or request.hardware.devices
+    return "timed" if devices_at_hand(request.hardware) >= wanted else "compiled"

@@ -82,9 +82,12 @@ class TrainStep:
         workload, strategy = self.spec.workload, self.spec.strategy
         order = token_order(strategy, seq_len=workload.seq_len)
         shape = workload.global_batch, workload.seq_len + 1
-        tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
-        batch = Batch(tokens[:, order], tokens[:, order + 1])
-        return jax.device_put(batch, NamedSharding(self.mesh, _TOKENS))
+
+        def make(key: Array) -> Batch:
+            tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
+            return Batch(tokens[:, order], tokens[:, order + 1])
+
+        return jax.jit(make, out_shardings=NamedSharding(self.mesh, _TOKENS))(key)  # each process makes its own shards
 
 
 def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:

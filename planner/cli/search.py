@@ -94,7 +94,7 @@ def command(**options: Any) -> int:
     study = canonical_url(parsed.study) if parsed.study else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
-    stage = parsed.stages or default_stage(request.hardware)
+    stage = parsed.stages or default_stage(request)
     folder = RunFolder.open(parsed.out, request)
     if parsed.jobs == 0 and study is None:
         raise BadInputError("--jobs 0 leaves the work to lcplan worker; give the study that they share with --study URL")

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from lcplan.errors import BadInputError, StageFailedError
 from lcplan.measurement import Compiled, Timed
+from planner.measure.at_hand import devices_at_hand
 from planner.measure.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
 from planner.measure.noise import warnings_in
 from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
@@ -67,9 +68,8 @@ def time_jobs(
         The toolchain cannot run the step, or the hardware is not at hand.
     """
     _can_compile(toolchain)
-    strange = sorted({job.hardware.name for job in jobs if job.hardware.kind != "cpu"})
-    if strange:
-        raise StageFailedError(f"{', '.join(strange)}: whole steps are timed on cpu-host only; use --stages compiled")
+    if not isinstance(store, SharedStore) or pool.jobs:
+        _are_at_hand(jobs)
     work = [Work(job, "time", toolchain=toolchain) for job in jobs]
     yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
 
@@ -78,6 +78,17 @@ def _can_compile(toolchain: Toolchain) -> None:
     verdict = toolchain.targets.get("cpu")
     if verdict is not True:
         raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {verdict}")
+
+
+def _are_at_hand(jobs: Sequence[CompileJob]) -> None:
+    needs = [(job, devices_at_hand(job.hardware)) for job in jobs]
+    problems = {
+        f"{job.hardware.name}: a step on {job.strategy.devices} devices cannot be timed, {found} of them are here"
+        for job, found in needs
+        if job.strategy.devices > found
+    }
+    if problems:
+        raise StageFailedError(f"{'; '.join(sorted(problems)[:3])}; use --stages compiled, or workers that have them")
 
 
 @runtime_checkable
@@ -93,7 +104,10 @@ class Work:
 
     def __init__(self, job: CompileJob, purpose: Purpose, *, toolchain: Toolchain) -> None:
         self.job, self.purpose, self.toolchain = job, purpose, toolchain
-        self.target = target_for(job.strategy, job.hardware, toolchain=toolchain)
+        target = target_for(job.strategy, job.hardware, toolchain=toolchain)
+        if purpose == "time" and job.hardware.kind != "cpu" and target.platform == "cpu":
+            raise BadInputError(f"toolchain {toolchain.python} cannot run a step on {job.hardware.name}: {target.note}")
+        self.target = target.model_copy(update={"at_hand": True}) if purpose == "time" else target
         kernel = kernel_for(job, self.target, toolchain=toolchain)
         self.resolved: WorkerJob = resolve(job, self.target, purpose=purpose, kernel=kernel)
         self.key = job_key(job, self.resolved, toolchain=toolchain)
@@ -101,7 +115,11 @@ class Work:
     @property
     def task(self) -> Task:
         """What a worker process is handed; its ``id`` is the key."""
-        environment = tuple(sorted(self.target.environment.items()))
+        variables = self.target.environment
+        if self.target.at_hand and self.target.platform == "cuda":
+            pool = self.job.hardware.pool_ratio(self.job.strategy.mesh.communicators)
+            variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{pool:.3f}"
+        environment = tuple(sorted(variables.items()))
         launch = Launch(worker_command(self.toolchain.python, self.job.program), environment)
         return Task(launch, {"id": self.key, "job": self.resolved.model_dump(mode="json")})
 

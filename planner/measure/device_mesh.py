@@ -37,7 +37,7 @@ def _devices(target: Target) -> list[Any]:
     import jax
     from jax.experimental import topologies
 
-    if target.platform == "cpu":
+    if target.platform == "cpu" or target.at_hand:
         return list(jax.devices())[: target.devices]
     if target.platform == "cuda":
         described = topologies.get_topology_desc(platform="cuda", target_config=target.target_config, topology=target.topology)

@@ -34,6 +34,8 @@ class Target(Frozen):
     target_config: str | None = None
     topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
     compiler_options: dict[str, str | bool] = {}
+    at_hand: bool = False
+    """The program runs on this machine's own devices; else it is compiled for absent ones."""
     note: str | None = None
     """Why this is not the hardware's own compiler."""
 
@@ -46,7 +48,7 @@ class Target(Frozen):
     def environment(self) -> dict[str, str]:
         """Variables of the worker process."""
         variables = {
-            "JAX_PLATFORMS": "cpu",
+            "JAX_PLATFORMS": self.platform if self.at_hand else "cpu",
             "TPU_SKIP_MDS_QUERY": "1",
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
             "TPU_LOG_DIR": "disabled",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from planner.measure.gang import agreed
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,10 @@ def spread(samples: Sequence[float]) -> float:
     return (max(samples) - min(samples)) / statistics.median(samples)
 
 
-def time_step(step: Any, sampling: Sampling = SAMPLING) -> dict[str, Any]:
-    """Warm up, then sample whole steps, each waited for; the median counts.
+def time_step(step: Any, sampling: Sampling = SAMPLING, *, options: Mapping[str, str | bool] | None = None) -> dict[str, Any]:
+    """Warm up, then sample whole steps, each waited for; the median counts. ``options`` are the compiler's.
+
+    Where several processes run the step together, the first one's clock says when it is enough.
 
     Returns
     -------
@@ -57,12 +61,13 @@ def time_step(step: Any, sampling: Sampling = SAMPLING) -> dict[str, Any]:
 
     state, batch = step.init(jax.random.key(0)), step.example_batch(jax.random.key(1))
     jax.block_until_ready((state, batch))
+    run = step.jitted.lower(state, batch).compile(compiler_options=dict(options)) if options else step.jitted
     warmup: list[float] = []
     samples: list[float] = []
     metrics: Any = None
-    while not samples or not sampling.done(samples):
+    while not agreed(bool(samples) and sampling.done(samples)):
         start = time.perf_counter()
-        state, metrics = step.jitted(state, batch)
+        state, metrics = run(state, batch)
         jax.block_until_ready((state, metrics))
         seconds = time.perf_counter() - start
         (warmup if len(warmup) < sampling.warmup else samples).append(seconds)
@@ -98,4 +103,5 @@ def _device() -> str:
         from planner.measure.host import host_name
 
         name = f"cpu ({host_name()})"
-    return f"{len(devices)} x {name}"
+    processes = f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""
+    return f"{len(devices)} x {name}{processes}"

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
+from planner.measure import gang
 from planner.measure.hlo import read_executable
 from planner.measure.hlo_groups import MeshView
 from planner.measure.job import WorkerJob
@@ -22,11 +23,19 @@ MAX_ERROR = 600
 
 
 def serve(requests: Iterable[str], results: int) -> None:
-    """Answer each line of ``requests`` on the file descriptor ``results``."""
-    for line in requests:
+    """Answer each line of ``requests`` on the file descriptor ``results``; with the others where this is one of several."""
+
+    def answer(line: str) -> None:
         if line.strip():
-            answer = json.dumps(_answer(line)) + "\n"
-            _write(results, answer.encode())
+            _write(results, (json.dumps(_answer(line)) + "\n").encode())
+
+    team = gang.here()
+    if team is None:
+        for line in requests:
+            answer(line)
+        return
+    gang.join(team)
+    gang.together(requests, answer)
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -62,7 +71,7 @@ def _run(job: WorkerJob) -> dict[str, Any]:
     step = _step(job)
     if job.purpose == "compile":
         return _compile(job, step)
-    return import_module("planner.measure.time_full").time_step(step)
+    return import_module("planner.measure.time_full").time_step(step, options=dict(job.target.compiler_options))
 
 
 def _step(job: WorkerJob) -> Any:

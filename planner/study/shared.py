@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from lcplan.errors import BadInputError
 from lcplan.measurement import Compiled, Timed
+from planner.measure.at_hand import devices_at_hand
 from planner.measure.compile import Work, is_final, row_of
+from planner.measure.gang import Gang
 from planner.measure.job import CompileJob
 from planner.measure.pool import Outcome, PoolLimits, Task, pull_tasks
 from planner.measure.process import Failure
@@ -91,6 +94,12 @@ class Shared(Store):
                 yield one, (Compiled if one.purpose == "compile" else Timed).model_validate(data)
 
 
+def in_gang(task: Task, gang: Gang) -> Task:
+    """The task for the first process of a gang."""
+    environment = {**dict(task.launch.environment), **gang.environment}
+    return replace(task, launch=replace(task.launch, environment=tuple(sorted(environment.items()))))
+
+
 def _deadly(work: Work) -> dict[str, Any]:
     """The row of a job that ends every ``lcplan worker`` that takes it."""
     failure = Failure("killed", f"{DEATHS} lcplan workers died with this job")
@@ -98,13 +107,13 @@ def _deadly(work: Work) -> dict[str, Any]:
 
 
 class Crew:
-    """One machine's share of a study's jobs, under one toolchain."""
+    """One machine's share of a study's jobs, under one toolchain; with a gang, the timings that take all of its devices."""
 
-    def __init__(self, store: Shared, toolchain: Toolchain | None) -> None:
-        self.store, self.toolchain = store, toolchain
+    def __init__(self, store: Shared, toolchain: Toolchain | None, *, gang: Gang | None = None) -> None:
+        self.store, self.toolchain, self.gang = store, toolchain, gang
         self.done = 0
         self.foreign: set[str] = set()
-        """Keys of jobs that belong to another toolchain or another lcplan."""
+        """Keys of jobs that need another toolchain, another lcplan or other devices."""
         self._held: dict[str, tuple[Held, Work]] = {}
 
     def shift(self, limits: PoolLimits) -> Generator[None]:
@@ -137,7 +146,14 @@ class Crew:
             self._finish(held, kept, final=True)
             return self._take()
         self._held[key] = held, found[key]
-        return found[key].task
+        return found[key].task if self.gang is None else in_gang(found[key].task, self.gang)
+
+    def _can_run(self, work: Work) -> bool:
+        """Whether this machine, or this gang, has the devices."""
+        if self.gang is not None:
+            asked = work.purpose, work.target.platform, work.target.devices
+            return asked == ("time", self.gang.platform, self.gang.devices)
+        return work.purpose == "compile" or devices_at_hand(work.job.hardware) >= work.job.strategy.devices
 
     def _is_ours(self, attributes: Attributes, found: dict[str, Work]) -> bool:
         assert self.toolchain is not None
@@ -148,7 +164,7 @@ class Crew:
             work = Work(CompileJob.model_validate(attributes["job"]), purpose, toolchain=self.toolchain)
         except (ValueError, BadInputError):  # posted by another lcplan
             work = None
-        if work is None or work.key != key:
+        if work is None or work.key != key or not self._can_run(work):
             self.foreign.add(key)
             return False
         found[key] = work

@@ -47,8 +47,8 @@ def test_without_the_plugin_the_host_rung_is_announced(ask):
 
 
 def test_only_the_host_is_surely_at_hand(ask):
-    assert default_stage(ask().hardware) == "compiled"
-    assert default_stage(ask("llama-tiny", "cpu-host", seq=1024, batch=8).hardware) == "timed"
+    assert default_stage(ask()) == "compiled"
+    assert default_stage(ask("llama-tiny", "cpu-host", seq=1024, batch=8)) == "timed"
 
 
 def test_a_head_too_wide_for_cudnn_is_announced(ask):

@@ -38,7 +38,7 @@ def test_a_timed_row(toolchain: Toolchain, make_job: MakeJob, store: MemoryStore
 
 
 def test_hardware_that_is_not_at_hand_is_not_timed(toolchain: Toolchain, make_job: MakeJob) -> None:
-    with pytest.raises(StageFailedError, match="dgx-h100: whole steps are timed on cpu-host only"):
+    with pytest.raises(StageFailedError, match="dgx-h100: a step on 2 devices cannot be timed"):
         list(time_jobs([make_job("dgx-h100", context=2)], toolchain=toolchain, pool=LIMITS, store=None))
 
 
