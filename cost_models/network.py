@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.layout import Floats, Layout
+from cost_models.places import Places, distinct_places
 from cost_models.rates import CollectiveRate, Rates
 from cost_models.table import ORDERS
 from cost_models.term import Part, Term
@@ -269,18 +270,28 @@ def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRat
 
 @dataclass(frozen=True)
 class Network:
-    """Costs of collectives between one table's devices; each kind of group is placed and priced once."""
+    """Costs of collectives between one table's devices; each kind of group is placed and priced once a distinct placement."""
 
     layout: Layout
     rates: Rates
     _spans: dict[Group, Span] = field(default_factory=dict)
     _costs: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
 
+    @cached_property
+    def _places(self) -> Places:
+        return distinct_places(self.layout)
+
     def span(self, term: Term) -> Span:
-        """Where the groups of ``term`` lie."""
+        """Where the groups of ``term`` lie, in each row."""
+        placed = self._span(term)
+        spread = self._places.spread
+        return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
+
+    def _span(self, term: Term) -> Span:
         group = (term.axes, term.part)
         if group not in self._spans:
-            self._spans[group] = part_of(self.layout, span_of(self.layout, term.axes), term.part)
+            layout = self._places.layout
+            self._spans[group] = part_of(layout, span_of(layout, term.axes), term.part)
         return self._spans[group]
 
     def seconds(self, term: Term) -> Floats:
@@ -288,5 +299,7 @@ class Network:
         op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no rate of its own is known
         key = (op, (term.axes, term.part))
         if key not in self._costs:
-            self._costs[key] = call_cost(op, self.span(term), hardware=self.layout.setting.hardware, rates=self.rates)
+            cost = call_cost(op, self._span(term), hardware=self.layout.setting.hardware, rates=self.rates)
+            spread = self._places.spread
+            self._costs[key] = CallCost(spread(cost.latency_s), spread(cost.seconds_per_byte))
         return self._costs[key].seconds(term.bytes if term.moved is None else term.moved)
