@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from planner.result import SCHEMA_VERSION
 from planner.show.validate import tables_view
 from planner.validate.bundled import find_table, table_names
 from planner.validate.page import accuracy_page
+from planner.validate.pictures import write_pictures
 from planner.validate.result import TableResult
 from planner.validate.run import validate
 
@@ -34,7 +36,11 @@ Examples:
     metavar="NAME|FILE",
     help="A bundled table or a file of your own; repeatable. [default: all]",
 )
-@click.option("--page", metavar="FILE", help="Write the results of all bundled tables as a Markdown page instead.")
+@click.option(
+    "--page",
+    metavar="FILE",
+    help="Write the results of all bundled tables as a Markdown page instead, with its pictures beside it.",
+)
 @output_format
 def command(*, tables: tuple[str, ...], page: str | None, output: str) -> int:
     """Hold the laws' predictions against published measurements.
@@ -58,7 +64,9 @@ def _write_page(page: str, tables: tuple[str, ...]) -> int:
     if tables:
         raise BadInputError("--page is of all bundled tables; leave --table out")
     try:
-        write_text(page, accuracy_page(_validate(table_names())))
+        results = _validate(table_names())
+        write_pictures(results, Path(page))
+        write_text(page, accuracy_page(results, Path(page).stem))
     except OSError as error:
         raise BadInputError(f"--page {page}: {error.strerror or error}") from None
     return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from planner.show.validate import NAMES, percent
+from planner.validate.pictures import POINTS, picture_name
 from planner.validate.result import TableResult
 from planner.validate.score import BAND
 
@@ -21,10 +23,17 @@ choices for what its source leaves open, one a table. Nothing is fitted per row.
 """
 
 
-def accuracy_page(results: Sequence[TableResult]) -> str:
-    """The page, with a line break at its end."""
-    parts = (_summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
+def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str:
+    """The page, with a line break at its end; its pictures are beside it and named after ``stem``."""
+    parts = (partial(_pictures, stem=stem), _summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
     return "\n".join([HEAD, *(line for part in parts for line in part(results))]) + "\n"
+
+
+def _pictures(results: Sequence[TableResult], *, stem: str) -> Iterator[str]:
+    yield f"![Predicted against measured, a square a table]({picture_name(stem, 'predicted')})\n"
+    yield f"At most {POINTS} rows a table of each kind, evenly by what was measured; on the diagonal both are equal.\n"
+    errors = sum(r.modelled for r in results)
+    yield f"![Rows by error, of {errors} that are modelled]({picture_name(stem, 'errors')})\n"
 
 
 def _summary(results: Sequence[TableResult]) -> Iterator[str]:
