@@ -41,15 +41,23 @@ class RingMatmul:
         anew for each piece, sums.
 
         One-way ``(t - 1) max(h - p, 0)``, p a piece's product and h a hop. Two-way a round has a hop each way and, but for
-        the first, two products beside it: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``.
+        the first, two products beside it: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``. That takes a torus. Where one
+        permute is under way at a time, rows that travel back are exposed, ``(t - 1) // 2`` hops more; sums go one by one.
         """
         t, piece = self.layout.tensor, self._product(self.layout.stream_tokens, elements)
         first = np.maximum(self.hop_s - piece, 0.0)
-        later = (np.floor(t / 2.0) - 1.0) * np.maximum(self.hop_s - 2.0 * piece, 0.0)
-        hops = np.where(self._two_way, first + np.maximum(later, 0.0), (t - 1.0) * first)
+        rounds = first + np.maximum(np.floor(t / 2.0) - 1.0, 0.0) * np.maximum(self.hop_s - 2.0 * piece, 0.0)
+        back = np.floor((t - 1.0) / 2.0) * self.hop_s
+        apart = (t - 1.0) * first if sums else rounds + back
+        hops = np.where(self._two_way, apart if self._one_at_a_time else rounds, (t - 1.0) * first)
         cut = t * piece - self.product_seconds(elements)
         added = SUM_PASSES * (t - 1.0) * self._stream_shard / self.rates.hbm.value if sums else 0.0
         return hops + cut + added + (t - 1.0) * self._floor_s
+
+    @property
+    def _one_at_a_time(self) -> bool:
+        """XLA for GPU has one permute under way at a time (docs/step.md)."""
+        return self.layout.setting.hardware.torus is None
 
     @property
     def _stream_shard(self) -> Floats:
@@ -93,13 +101,17 @@ class RingMatmul:
 
     @cached_property
     def again(self) -> Floats:
-        """Of what the backward pass repeats: rows travel whatever is kept, beside the products that are not."""
+        """Of what the backward pass repeats: rows travel whatever is kept, beside the products that are not.
+
+        The feed-forward's rows and the cotangent of its result set out together: where one is under way at a time, a hop waits.
+        """
         saves, model = self.layout.saves, self.layout.setting.model
         widths = {"query": self.layout.query_width, "key": self.layout.kv_width, "value": self.layout.kv_width}
         projected = model.d_model * sum((w * ~saves(name) for name, w in widths.items()), start=np.zeros(len(self.hop_s)))
         fed = self.down_elements * (~saves("up") + (model.up_matrices - 1.0) * ~saves("gate"))
         rows = self.extra_seconds(projected, sums=False) + self.extra_seconds(fed, sums=False)
-        return rows + np.where(saves("attention_out"), 0.0, self.extra_seconds(self.out_elements, sums=True))
+        crossing = np.where(fed > 0, self.hop_s, 0.0) if self._one_at_a_time else 0.0
+        return rows + crossing + np.where(saves("attention_out"), 0.0, self.extra_seconds(self.out_elements, sums=True))
 
     @cached_property
     def backward(self) -> Floats:

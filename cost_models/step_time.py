@@ -229,8 +229,19 @@ class StepTime(StepWork):
         ring = self.floor_s * self.passes * self.layout.lanes * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
-            ring = ring + self.passes * np.maximum(offload_seconds(self.layout) - self.layer_forward - self.layer_backward, 0.0)
+            ring = ring + self.passes * self._host_transfers
         return ring + self._host_wait if program.dispatch == "eager" else ring
+
+    @property
+    def _host_transfers(self) -> Floats:
+        """Exposed transfers of what a layer offloads.
+
+        XLA for GPU writes behind the forward pass, but issues a layer's reads when the layer needs them (docs/step.md).
+        """
+        both, setting = offload_seconds(self.layout), self.layout.setting
+        if setting.program.runtime == "xla" and setting.hardware.kind == "gpu":
+            return np.maximum(both / 2.0 - self.layer_forward, 0.0) + both / 2.0
+        return np.maximum(both - self.layer_forward - self.layer_backward, 0.0)
 
     @property
     def _host_wait(self) -> Floats:

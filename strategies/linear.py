@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from lcplan.strategy import CollectiveMatmul
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
-from strategies.ring_matmul import Pieces, parted, rings, scattered, visits
+from strategies.ring_matmul import Pieces, parted, rings, scattered, visited
 from strategies.spec import Numerics
 from strategies.vjp import with_backward
 
@@ -95,12 +95,8 @@ def _ring_column_forward(
 ) -> tuple[Columns, Any]:
     """Each piece of the rows is multiplied when it is there; all of them stay, for the weights' gradients."""
     weights = tuple(gather.collect(shard) for gather, shard in zip(how, shards, strict=True))
-    pieces, products = {}, {}
-    for offset, piece in visits(h_RD, ways):
-        pieces[offset], products[offset] = piece, [_times(piece, weight) for weight in weights]
-    order = range(len(pieces))
-    by_matrix = tuple(tuple(products[offset][index] for offset in order) for index in range(len(weights)))
-    return by_matrix, (tuple(pieces[offset] for offset in order), weights)
+    pieces, products = visited(h_RD, lambda _, piece: tuple(_times(piece, weight) for weight in weights), ways=ways)
+    return tuple(zip(*products, strict=True)), (pieces, weights)
 
 
 def _ring_column_backward(
@@ -159,11 +155,8 @@ def _ring_row_backward(
 ) -> tuple[Pieces, Float[Array, "d ..."]]:
     """The cotangent's pieces travel beside the products that make the weight's gradient."""
     y, weight = residuals
-    pieces, total = {}, None
-    for offset, piece in visits(dx_RD, ways):
-        part = _gradient(piece, y[offset], like=weight, how=how)
-        pieces[offset], total = piece, part if total is None else total + part
-    dxs, dweight = lax.optimization_barrier((tuple(pieces[offset] for offset in range(len(pieces))), total))
+    dxs, parts = visited(dx_RD, lambda offset, piece: _gradient(piece, y[offset], like=weight, how=how), ways=ways)
+    dxs, dweight = lax.optimization_barrier((dxs, sum(parts[1:], start=parts[0])))
     return tuple(_times(dx, weight) for dx in dxs), how.distribute(dweight)
 
 

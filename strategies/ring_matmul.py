@@ -1,6 +1,6 @@
 """Collective matmul: a product and the collective over tensor beside it, cut into one piece a rank that go round the ring.
 
-Instead of a gather and then a product, the rows travel and each piece is multiplied when it is there (``visits``); instead of
+Instead of a gather and then a product, the rows travel and each piece is multiplied when it is there (``visited``); instead of
 a product and then a reduce-scatter, the sums travel and each rank adds what it has for the rank where they end (``scattered``).
 A piece's place is its *offset*: of rank r, offset o is the piece of rank ``(r - o) mod t``, so that every rank runs the same
 program and nothing is sliced by rank. Two-way, half of the pieces travel either way round at once: as many hops, half as long
@@ -11,7 +11,8 @@ Inside ``shard_map``: all lengths are local. R rows of the residual stream on ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -22,6 +23,7 @@ from strategies.mesh import TENSOR
 
 Pieces = tuple[Float[Array, "R ..."], ...]
 """One piece of each rank, by offset: the whole is ``U ...``."""
+Visit = TypeVar("Visit")
 
 
 def rings(ways: CollectiveMatmul) -> bool:
@@ -44,25 +46,28 @@ def _hop(x: Float[Array, "..."], step: int) -> Float[Array, "..."]:
     return lax.ppermute(x, TENSOR, [(rank, (rank + step) % size) for rank in range(size)])
 
 
-def visits(x_RD: Float[Array, "R D"], ways: CollectiveMatmul) -> Iterator[tuple[int, Float[Array, "R D"]]]:
-    """Every rank's rows with their offset, in the order in which they arrive; the next hop is issued before a piece is given.
+def visited(
+    x_RD: Float[Array, "R D"], visit: Callable[[int, Float[Array, "R D"]], Visit], *, ways: CollectiveMatmul
+) -> tuple[Pieces, tuple[Visit, ...]]:
+    """Every rank's rows, and what ``visit(offset, rows)`` makes of each while the next are on their way; both by offset.
 
-    One-way, offset o arrives with hop o. Two-way, offset -o comes the other way at the same time.
+    One-way, offset o arrives with hop o. Two-way, offset -o comes the other way at the same time. A hop does not set out
+    before the visit of the rows before is over: nothing else would keep a compiler from sending all rows first.
     """
     size = lax.axis_size(TENSOR)
     up, down = journeys(size, ways)
-    here = {1: (0, x_RD), -1: (0, x_RD)}
-    yield_next = [(0, x_RD)]
+    lanes = {1: (0, x_RD), -1: (0, x_RD)}
+    waiting, pieces, made = {0: x_RD}, {0: x_RD}, {}
     for hop in range(1, max(up, down) + 1):
-        coming = []
-        for step, hops in ((1, up), (-1, down)):
-            if hop <= hops:
-                offset, piece = here[step]
-                here[step] = offset + step, _hop(piece, step)
-                coming.append(here[step])
-        yield from yield_next
-        yield_next = [(offset % size, piece) for offset, piece in coming]
-    yield from yield_next
+        going = [step for step, hops in ((1, up), (-1, down)) if hop <= hops]
+        coming = {(lanes[step][0] + step) % size: _hop(lanes[step][1], step) for step in going}
+        seen = {offset: visit(offset, piece) for offset, piece in waiting.items()}
+        waiting, seen = lax.optimization_barrier((coming, seen))
+        lanes.update({step: ((lanes[step][0] + step) % size, waiting[(lanes[step][0] + step) % size]) for step in going})
+        pieces.update(waiting)
+        made.update(seen)
+    made.update({offset: visit(offset, piece) for offset, piece in waiting.items()})
+    return tuple(pieces[offset] for offset in range(size)), tuple(made[offset] for offset in range(size))
 
 
 def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul) -> Float[Array, "R D"]:

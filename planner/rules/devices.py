@@ -70,7 +70,8 @@ def _say_partial_domain(setting: Setting, strategy: Strategy) -> str:
 def _idle_backend(setting: Setting, table: StrategyTable) -> Mask:
     one_sided = np.isin(table.backend, [code("backend", "nvshmem"), code("backend", "symmetric")])
     rings = np.isin(table.scheme, [code("scheme", name) for name in RING_SCHEMES])
-    return one_sided & ~((table.context > 1) & rings)
+    products = (table.tensor > 1) & (table.collective_matmul != code("collective_matmul", "off"))
+    return one_sided & ~((table.context > 1) & rings) & ~products
 
 
 def _say_idle_backend(_: Setting, strategy: Strategy) -> str:
@@ -78,7 +79,7 @@ def _say_idle_backend(_: Setting, strategy: Strategy) -> str:
     return (
         f"backend={strategy.backend} with {where} has no collective-permute to carry, so it is backend=nccl's "
         "program but for small "
-        "all-reduces; use backend=nccl, or a ring scheme with context above 1"
+        "all-reduces; use backend=nccl, a ring scheme with context above 1, or collective_matmul with tensor above 1"
     )
 
 

@@ -52,6 +52,15 @@ def test_transfers_go_both_ways_over_the_host_link():
     assert offload_seconds(layout_of())[0] == 0.0
 
 
+@pytest.mark.parametrize(("machine", "exposed_reads"), [("dgx-h100", 1), ("tpu-v5p-8", 0)])
+def test_a_gpu_waits_for_what_it_reads_back_from_its_host(machine, exposed_reads):
+    plain, away = layout_of(remat="full", machine=machine), layout_of(remat="offload-layer-in", machine=machine)
+    overhead = [estimate(layout.setting, layout.table).time_s["overhead"][0] for layout in (plain, away)]
+    reads = 32 * offload_seconds(away)[0] / 2
+    assert reads > 0
+    assert overhead[1] - overhead[0] == pytest.approx(exposed_reads * reads, abs=1e-12)
+
+
 def test_transfers_that_outlast_a_layer_are_exposed():
     fast = layout_of(Program(offloaded=("query",)))
     link = fast.setting.hardware.device.host_oneway_bytes_per_s

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from jax.experimental import topologies
-from schedule import ring_loops
+from schedule import products_beside_hops, products_beside_host_copies, ring_loops
 
 from lcplan import catalog
 from lcplan.strategy import Strategy
@@ -26,10 +26,11 @@ from strategies.step import build_step
 REQUEST: dict[str, Any] = {
     "hardware": "gb200-nvl72",
     "model": "llama3-8b",
-    "layers": None,
+    "changes": {},
     "seq_len": 262144,
     "global_batch": 1,
     "strategy": {},
+    "options": {},
 }
 
 
@@ -43,11 +44,10 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     else:
         described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
     workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
-    model = catalog.model(request["model"])
-    model = model.model_copy(update={"layers": request["layers"] or model.layers})
+    model = catalog.model(request["model"]).model_copy(update=request["changes"])
     spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
     step = build_step(spec, build_mesh(strategy, described.devices))
-    compiled = step.jitted.lower(*step.abstract_arguments()).compile()
+    compiled = step.jitted.lower(*step.abstract_arguments()).compile(request["options"])
     memory, text = compiled.memory_analysis(), compiled.as_text()
     sizes = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
     facts = read_executable(text, mesh=MeshView(strategy.axis_order, sizes), kind=hardware.kind)
@@ -55,8 +55,11 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         "argument_bytes": memory.argument_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
         "temp_bytes": memory.temp_size_in_bytes,
+        "host_temp_bytes": memory.host_temp_size_in_bytes,
         "kernels": facts.kernels,
         "ring_loops": ring_loops(text),
+        "products_beside_hops": products_beside_hops(text),
+        "products_beside_host_copies": products_beside_host_copies(text),
         "collectives": [(use.op, use.axis, use.bytes, use.calls) for use in facts.collectives],
     }
 

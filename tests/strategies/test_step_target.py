@@ -93,7 +93,7 @@ def assert_messages_travel_beside_kernels(loops):
 @needs("jax_cuda12_plugin", "nvidia.cudnn")
 @pytest.mark.parametrize("strategy", GPU_RINGS, ids=str)
 def test_hops_of_a_gb200_run_beside_kernels(strategy):
-    loops = compiled(strategy=strategy, model="llama3.2-1b", layers=2, seq_len=16384)["ring_loops"]
+    loops = compiled(strategy=strategy, model="llama3.2-1b", changes={"layers": 2}, seq_len=16384)["ring_loops"]
     assert_messages_travel_beside_kernels(loops)
 
 
@@ -102,7 +102,8 @@ def test_hops_of_a_gb200_run_beside_kernels(strategy):
 @pytest.mark.parametrize("strategy", TPU_RINGS, ids=str)
 def test_hops_of_a_v5p_run_beside_kernels(strategy):
     strategy = {**strategy, "backend": "ici"}
-    loops = compiled(strategy=strategy, hardware="tpu-v5p-8", model="llama3-8b", layers=2, seq_len=16384)["ring_loops"]
+    changes = {"layers": 2}
+    loops = compiled(strategy=strategy, hardware="tpu-v5p-8", model="llama3-8b", changes=changes, seq_len=16384)["ring_loops"]
     assert_messages_travel_beside_kernels(loops)
     lanes = 2 if strategy["bidirectional"] == "on" else 1
     assert min(order.count("start") for order in loops) == lanes
@@ -114,6 +115,50 @@ def test_hops_of_a_v5p_run_beside_kernels(strategy):
 def test_a_gb200_sends_one_of_two_lanes_beside_kernels():
     """XLA has one permute under way at a time on GPU, which is why the law hides one lane of two there."""
     strategy = {"mesh": {"context": 8}, "scheme": "ring-zigzag", "bidirectional": "on"}
-    loops = compiled(strategy=strategy, model="llama3.2-1b", layers=2, seq_len=16384)["ring_loops"]
+    loops = compiled(strategy=strategy, model="llama3.2-1b", changes={"layers": 2}, seq_len=16384)["ring_loops"]
     for order in loops:
         assert ("start", "start") not in itertools.pairwise(order)
+
+
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@pytest.mark.parametrize(("ways", "alone"), [("one-way", (0, 1)), ("two-way", (2, 5))])
+def test_pieces_of_a_gb200s_collective_matmul_travel_beside_products(ways, alone):
+    """Hops that nothing hides, of the forward and of the backward pass, as ``cost_models.ring_matmul`` counts them.
+
+    One-way: the backward pass has the feed-forward's rows and its cotangent on their way at once, so that one hop waits for
+    the other. Two-way: (4 - 1) // 2 = 1 hop of rows back in each of 2 and 4 gathers, and the same one.
+    """
+    got = compiled(
+        model="llama3-8b", changes={"layers": 2, "vocab": 4096}, seq_len=65536,
+        strategy={"mesh": {"tensor": 4}, "collective_matmul": ways},
+    )  # fmt: skip
+    forward, backward = sorted(got["products_beside_hops"], key=len)
+    assert (len(forward), len(backward)) == (4 * 3, 7 * 3)
+    assert (forward.count(0), backward.count(0)) == alone
+
+
+@pytest.mark.slow
+@pytest.mark.tpu_target
+@needs("libtpu")
+def test_every_piece_of_a_v5es_collective_matmul_travels_beside_products():
+    got = compiled(
+        hardware="tpu-v5e-4", model="llama3.2-1b", changes={"layers": 2, "vocab": 4096}, seq_len=8192,
+        strategy={"mesh": {"tensor": 4}, "collective_matmul": "one-way", "backend": "ici"},
+    )  # fmt: skip
+    forward, backward = sorted(got["products_beside_hops"], key=len)[-2:]
+    assert (len(forward), len(backward)) == (4 * 3, 7 * 3)
+    assert min(*forward, *backward) >= 1
+
+
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+def test_offloading_on_a_gb200_leaves_hops_beside_kernels_and_reads_when_it_needs():
+    """A layer's input is written beside the layer's products; it is read when nothing of the layer can run without it."""
+    strategy = {"mesh": {"context": 8}, "scheme": "ring-zigzag", "remat": "offload-layer-in"}
+    got = compiled(strategy=strategy, model="llama3.2-1b", changes={"layers": 3, "vocab": 4096}, seq_len=16384)
+    assert got["host_temp_bytes"] == 3 * 2 * 2048 * 2048
+    assert_messages_travel_beside_kernels(got["ring_loops"])
+    written, *read = got["products_beside_host_copies"]
+    assert max(written) >= 4
+    assert max(count for counts in read for count in counts) <= 1

@@ -30,6 +30,20 @@ CASES = [
         "no collective-permute to carry",
         {"context": 8, "backend": "nvshmem"},
     ),
+    (
+        "backend-unused",
+        {},
+        {"context": 4, "tensor": 2, "scheme": "ulysses", "backend": "nvshmem"},
+        "with scheme=ulysses has no collective-permute to carry",
+        {"context": 4, "tensor": 2, "scheme": "ulysses", "backend": "nvshmem", "collective_matmul": "one-way"},
+    ),
+    (
+        "backend-unused",
+        {},
+        {"fsdp": 8, "backend": "symmetric", "collective_matmul": "two-way"},
+        "use backend=nccl, a ring scheme with context above 1, or collective_matmul with tensor above 1",
+        {"fsdp": 4, "tensor": 2, "backend": "symmetric", "collective_matmul": "two-way"},
+    ),
     ("heads", {"model": "qwen2.5-7b"}, {"tensor": 8}, "tensor=8 does not divide heads=28", {"tensor": 4}),
     ("kv-heads", {"model": "qwen2.5-7b", "hw": "gb200-nvl72"}, {"tensor": 14}, "neither divides kv_heads=4", {"tensor": 28}),
     (
