@@ -43,8 +43,7 @@ class Span:
     @cached_property
     def crosses(self) -> Floats:
         """Domains that a group touches."""
-        domains: Floats = np.ceil(self.members / self.inner)
-        return domains
+        return np.asarray(np.ceil(self.members / self.inner))
 
 
 def part_of(layout: Layout, span: Span, part: Part | None) -> Span:
@@ -239,9 +238,7 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     latency = (rate.latency_s - rate.member_latency_s) + rate.member_latency_s * span.members
     network = hardware.network_link
     if network is not None and span.crosses.max(initial=1.0) > 1:
-        outside = span.outer
-        if op == "all-to-all":
-            outside = outside * (1.0 - span.inner / span.members)
+        outside = span.outer * ((1.0 - span.inner / span.members) if op == "all-to-all" else 1.0)
         outer = moved * outside / (network.oneway_bytes_per_s.value * _ports(network, span, op=op))
         per_byte = np.maximum(per_byte, outer)
         latency = latency + network.latency_s.value * (span.crosses - 1)
@@ -283,15 +280,13 @@ class Network:
 
     def span(self, term: Term) -> Span:
         """Where the groups of ``term`` lie, in each row."""
-        placed = self._span(term)
-        spread = self._places.spread
+        placed, spread = self._span(term), self._places.spread
         return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
 
     def _span(self, term: Term) -> Span:
         group = (term.axes, term.part)
         if group not in self._spans:
-            layout = self._places.layout
-            self._spans[group] = part_of(layout, span_of(layout, term.axes), term.part)
+            self._spans[group] = part_of(self._places.layout, span_of(self._places.layout, term.axes), term.part)
         return self._spans[group]
 
     def seconds(self, term: Term) -> Floats:
