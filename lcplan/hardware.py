@@ -45,6 +45,8 @@ class DeviceSpec(Frozen):
     """Memory bandwidth, reads plus writes [bytes/s]."""
     host_oneway_bytes_per_s: Figure | None = None
     """Host link, one direction [bytes/s]."""
+    host_memory_bytes: Figure | None = None
+    """One device's share of its host's memory [bytes]."""
     power_w: Figure | None = None
     gpu: GpuFacts | None = None
     rates: DeviceRates | None = None

@@ -3,17 +3,16 @@
 from planner.rules.attention import ATTENTION_RULES
 from planner.rules.batch import BATCH_RULES
 from planner.rules.devices import DEVICE_RULES
+from planner.rules.host import HOST_RULES
 from planner.rules.interface import Rule
 from planner.rules.sharding import SHARDING_RULES
 
-MESH_RULES: tuple[Rule, ...] = tuple(
-    r for r in (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES) if r.level == "mesh"
-)
+_RULES: tuple[Rule, ...] = (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES, *HOST_RULES)
+
+MESH_RULES: tuple[Rule, ...] = tuple(r for r in _RULES if r.level == "mesh")
 """Rules that read the mesh alone; they run before the knobs are multiplied out."""
 
-KNOB_RULES: tuple[Rule, ...] = tuple(
-    r for r in (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES) if r.level == "knob"
-)
+KNOB_RULES: tuple[Rule, ...] = tuple(r for r in _RULES if r.level == "knob")
 """Rules that read the scheme, the backend, microbatches or the loss chunk too."""
 
 ALL_RULES: tuple[Rule, ...] = (*MESH_RULES, *KNOB_RULES)

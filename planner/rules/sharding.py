@@ -6,7 +6,6 @@ import numpy as np
 
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
 
@@ -111,25 +110,6 @@ def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
     )
 
 
-_OFFLOADING = tuple(code("remat", name) for name, policy in REMAT_POLICIES.items() if policy.offloaded)
-
-
-def _host_link(setting: Setting, table: StrategyTable) -> Mask:
-    if setting.hardware.device.host_oneway_bytes_per_s is not None:
-        return np.zeros(len(table), dtype=np.bool_)
-    return np.isin(table.remat, _OFFLOADING)
-
-
-def _say_host_link(setting: Setting, strategy: Strategy) -> str:
-    hardware = setting.hardware
-    if hardware.kind == "cpu":
-        return f"remat={strategy.remat} offloads to the host's memory, which is the devices' own on {hardware.name}; use full"
-    return (
-        f"remat={strategy.remat} offloads to the host's memory, and no bandwidth of {hardware.device.name}'s link to its host "
-        "is known; state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
-    )
-
-
 def _ring_matmul(_: Setting, table: StrategyTable) -> Mask:
     """Products in pieces are written out by hand: the compiler that places arrays itself decides on its own."""
     manual = table.sharding_mode == code("sharding_mode", "manual")
@@ -152,5 +132,4 @@ SHARDING_RULES: tuple[Rule, ...] = (
     Rule("collective-matmul", "knob", _ring_matmul, _say_ring_matmul),
     Rule("experts", "mesh", _experts, _say_experts),
     Rule("expert-step", "knob", _expert_step, _say_expert_step),
-    Rule("host-link", "knob", _host_link, _say_host_link),
 )

@@ -61,6 +61,20 @@ CASES = [
         {"context": 16, "backend": "ici", "remat": "save-attention"},
     ),
     (
+        "host-memory",
+        {"hw": "dgx-h100", "seq": 2**22, "batch": 1},
+        {"context": 8, "remat": "offload-attention"},
+        "a device in the host's memory, of which one device's share is 232.8 GiB",
+        {"context": 8, "remat": "offload-layer-in"},
+    ),
+    (
+        "host-memory",
+        {"hw": "tpu-v4-32", "batch": 1},
+        {"context": 16, "backend": "ici", "remat": "offload-layer-in"},
+        "its size is not known for tpu-v4; state host_memory_bytes",
+        {"context": 16, "backend": "ici", "remat": "save-attention"},
+    ),
+    (
         "state-shards",
         {"seq": 3 * 2**16, "batch": 12},
         {"fsdp": 3, "context": 4},

@@ -1,0 +1,68 @@
+"""Rules on the host's memory: whether what remat offloads can get there, and whether it has room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.kept import host_bytes
+from cost_models.layout import Layout
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import Strategy
+from lcplan.units import format_bytes
+from planner.rules.interface import Mask, Rule, code
+
+_OFFLOADING = tuple(code("remat", name) for name, policy in REMAT_POLICIES.items() if policy.offloaded)
+
+
+def _offloads(table: StrategyTable) -> Mask:
+    return np.isin(table.remat, _OFFLOADING)
+
+
+def _host_link(setting: Setting, table: StrategyTable) -> Mask:
+    if setting.hardware.device.host_oneway_bytes_per_s is not None:
+        return np.zeros(len(table), dtype=np.bool_)
+    return _offloads(table)
+
+
+def _say_host_link(setting: Setting, strategy: Strategy) -> str:
+    hardware = setting.hardware
+    if hardware.kind == "cpu":
+        return f"remat={strategy.remat} offloads to the host's memory, which is the devices' own on {hardware.name}; use full"
+    return (
+        f"remat={strategy.remat} offloads to the host's memory, and no bandwidth of {hardware.device.name}'s link to its host "
+        "is known; state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
+    )
+
+
+def _host_memory(setting: Setting, table: StrategyTable) -> Mask:
+    """Where the link is unknown, that rule speaks."""
+    device = setting.hardware.device
+    rejected = _offloads(table) & (device.host_oneway_bytes_per_s is not None)
+    if device.host_memory_bytes is None:
+        return rejected
+    rows = np.flatnonzero(rejected)
+    if len(rows):
+        rejected[rows] = host_bytes(Layout(setting, table.take(rows))) > device.host_memory_bytes.value
+    return rejected
+
+
+def _say_host_memory(setting: Setting, strategy: Strategy) -> str:
+    device = setting.hardware.device
+    if device.host_memory_bytes is None:
+        return (
+            f"remat={strategy.remat} offloads to the host's memory, and its size is not known for {device.name}; state "
+            "host_memory_bytes (one device's share) in a hardware spec of your own, or use a policy that does not offload"
+        )
+    need = float(host_bytes(Layout(setting, StrategyTable.from_strategies([strategy])))[0])
+    return (
+        f"remat={strategy.remat} keeps {format_bytes(need)} a device in the host's memory, of which one device's share is "
+        f"{format_bytes(device.host_memory_bytes.value)}; use more microbatches or context, or a policy that does not offload"
+    )
+
+
+HOST_RULES: tuple[Rule, ...] = (
+    Rule("host-link", "knob", _host_link, _say_host_link),
+    Rule("host-memory", "knob", _host_memory, _say_host_memory),
+)
