@@ -76,6 +76,12 @@ class Specs:
         BadInputError
             An inline spec with unknown or missing keys.
         """
+        model = self._model(row)
+        if model.not_planned:
+            raise NotModelledError("architecture", f"the laws have no {', '.join(model.not_planned)} ({model.name})")
+        return model
+
+    def _model(self, row: Row) -> ModelSpec:
         stated = row.model
         if stated is None:
             raise NotModelledError("incomplete configuration", "no model is stated")
