@@ -47,6 +47,14 @@ class Compiled(Frozen):
     error: str | None = None
 
 
+class Extrapolation(Frozen):
+    """From steps of a few layers to the whole depth: a line through two."""
+
+    layers: tuple[int, ...]
+    step_s: tuple[float, ...]
+    """Of a step with so many layers [s]."""
+
+
 class Timed(Frozen):
     """Timing of a strategy's step, or of one rank's slice of it: the median of ``samples``, and how it came about.
 
@@ -67,4 +75,12 @@ class Timed(Frozen):
     loss: float | None = None
     """Of the last step; a finite number unless ``error`` says otherwise."""
     peak_bytes: int | None = None
+    extrapolation: Extrapolation | None = None
+    """Of a slice: what ``samples`` (of the deeper one) were drawn out from."""
+    rank_s: float | None = None
+    """Of a slice: one rank's whole step without communication [s]; ``step_s`` has ``added_s`` on top."""
+    added_s: dict[str, float] = {}
+    """Of a slice: modelled exposed time by part, which was added [s]."""
+    ranks_in_turn: int = 1
+    """Of a slice: ranks that share the device's cores, whose work follows one another (a host's devices)."""
     error: str | None = None

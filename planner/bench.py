@@ -10,11 +10,12 @@ from lcplan.rollout import RlWorkload
 from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.learnt import learn_from_compile
-from planner.measure.compile import ResultStore, compile_jobs, time_jobs
+from planner.measure.compile import ResultStore, compile_jobs, time_jobs, time_slices
 from planner.measure.job import ROLLOUT, STEP, CompileJob
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest
+from planner.slices import whole_step
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,14 @@ class Bench:
         results = time_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
         for job, timed in results:
             yield by_strategy[job.strategy].with_timed(timed)
+
+    def time_slices(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
+        """Each candidate with the timing of one rank of it, the modelled exposed communication added."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = time_slices(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, timed in results:
+            candidate = by_strategy[job.strategy]
+            yield candidate.with_timed(whole_step(timed, candidate, self.request))
 
     def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
         request = self.request

@@ -1,59 +1,79 @@
 """The collectives of the step, by name, inside ``shard_map``: all lengths are local.
 
 Every one works on the leading dim, so that what moves is contiguous in memory, and is no operation at all over axes of
-size 1. docs/step.md lists who calls which.
+size 1. docs/step.md lists who calls which. On a rank that is alone (``strategies.ranks``) each is a copy of the same size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
+from strategies import stand_ins
+from strategies.ranks import axis_size, is_alone
+
 
 def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
     """Those of ``axes`` that have more than one rank."""
     names = (axes,) if isinstance(axes, str) else tuple(axes)
-    return tuple(axis for axis in names if lax.axis_size(axis) > 1)
+    return tuple(axis for axis in names if axis_size(axis) > 1)
+
+
+def _members(axes: Sequence[str]) -> int:
+    return prod(axis_size(axis) for axis in axes)
 
 
 def all_gather(x: Shaped[Array, "n ..."], axes: str | Sequence[str]) -> Shaped[Array, "N ..."]:
     """Concatenate every rank's ``x`` along the leading dim."""
     axes = larger_axes(axes)
+    if is_alone():
+        return stand_ins.gathered(x, _members(axes))
     return lax.all_gather(x, axes, tiled=True) if axes else x
 
 
 def reduce_scatter(x: Float[Array, "N ..."], axes: str | Sequence[str]) -> Float[Array, "n ..."]:
     """Sum over ranks; keep this rank's part of the leading dim. The transpose of ``all_gather``."""
     axes = larger_axes(axes)
+    if is_alone():
+        return stand_ins.scattered(x, _members(axes))
     return lax.psum_scatter(x, axes, tiled=True) if axes else x
 
 
 def all_reduce(tree: Any, axes: str | Sequence[str]) -> Any:
     """Sum every array of ``tree`` over ranks. Never differentiated through: its transpose would sum twice."""
     axes = larger_axes(axes)
+    if is_alone():
+        return tree
     return lax.psum(tree, axes) if axes else tree
 
 
 def all_max(x: Float[Array, ...], axes: str | Sequence[str]) -> Float[Array, ...]:
     """Elementwise maximum over ranks."""
     axes = larger_axes(axes)
+    if is_alone():
+        return x
     return lax.pmax(x, axes) if axes else x
 
 
 def shift(x: Shaped[Array, ...], axis: str, *, by: int = 1) -> Shaped[Array, ...]:
     """Send ``x`` to the rank ``by`` places on (around the end), receive that of the rank as many before."""
-    size = lax.axis_size(axis)
+    size = axis_size(axis)
+    if is_alone():
+        return stand_ins.moved(x) if by % size else x
     return lax.ppermute(x, axis, [(rank, (rank + by) % size) for rank in range(size)]) if by % size else x
 
 
 def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks ..."]:
     """Send part i of the leading dim to the i-th of as many neighbours as it has parts; what comes from that one is part i."""
-    size, ranks = lax.axis_size(axis), x.shape[0]
+    size, ranks = axis_size(axis), x.shape[0]
     if ranks == 1:
         return x
+    if is_alone():
+        return stand_ins.moved(x)
     groups = [list(range(first, first + ranks)) for first in range(0, size, ranks)]
     whole = None if ranks == size else groups
     return lax.all_to_all(x, axis, split_axis=0, concat_axis=0, tiled=True, axis_index_groups=whole)

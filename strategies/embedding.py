@@ -10,11 +10,11 @@ from functools import partial
 from math import prod
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
+from strategies.ranks import axis_index, axis_size
 from strategies.spec import Numerics
 from strategies.staging import staged_with, zero_after
 from strategies.vjp import with_backward
@@ -34,8 +34,8 @@ def _addresses(tokens_U: Int[Array, " U"], rows: int) -> Int[Array, "U pieces"]:
     The gathered table is one block of ``rows`` short rows for each piece of D. It is never transposed to V D: the lookup
     picks D / d short rows for each token instead of one long one.
     """
-    pieces = prod(lax.axis_size(axis) for axis in STATE_AXES)
-    local = tokens_U - lax.axis_index(TENSOR) * rows
+    pieces = prod(axis_size(axis) for axis in STATE_AXES)
+    local = tokens_U - axis_index(TENSOR) * rows
     inside = (local >= 0) & (local < rows)
     return jnp.where(inside[:, None], local[:, None] + jnp.arange(pieces) * rows, pieces * rows)
 

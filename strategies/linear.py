@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from lcplan.strategy import CollectiveMatmul
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
+from strategies.ranks import axis_index, axis_size
 from strategies.ring_matmul import Pieces, parted, rings, scattered, visited
 from strategies.spec import Numerics
 from strategies.vjp import with_backward
@@ -56,7 +57,7 @@ class Gather:
 
 def own_head(heads: int) -> Array:
     """Which of ``heads`` KV heads this tensor rank attends to, where ranks outnumber heads."""
-    return lax.axis_index(TENSOR) * heads // lax.axis_size(TENSOR)
+    return axis_index(TENSOR) * heads // axis_size(TENSOR)
 
 
 def _flat(x: Float[Array, "n ..."]) -> Float[Array, "n X"]:

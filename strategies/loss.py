@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 
 from strategies.collectives import all_gather, all_max, all_reduce, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
+from strategies.ranks import axis_index, axis_size
 from strategies.spec import Numerics
 from strategies.staging import staged_with
 from strategies.vjp import with_backward
@@ -58,7 +59,7 @@ def vocabulary_loss(hidden: Hidden, targets: Targets, *, chunk_tokens: int, nume
 def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: Numerics) -> tuple[Float[Array, ""], Hidden]:
     (h_RD, head_Vd), (targets_U, scale) = hidden, targets
     rows, D = h_RD.shape
-    tensor = lax.axis_size(TENSOR)
+    tensor = axis_size(TENSOR)
     chunks = chunk_count(rows, tensor=tensor, chunk_tokens=chunk_tokens)
     head_DV = all_gather(staged_with(head_Vd, h_RD).T.astype(numerics.gather), STATE_AXES).astype(numerics.compute)
 
@@ -86,7 +87,7 @@ def _backward(gradients: Hidden, dloss: Float[Array, ""]) -> tuple[Hidden, None]
 def _softmax(logits_CV: Float[Array, "C V"], targets_C: Int[Array, " C"]) -> tuple[Float[Array, " C"], Float[Array, "C V"]]:
     """Negative log-likelihood of the targets and its gradient by the logits, the vocabulary split over tensor."""
     rows = logits_CV.shape[1]
-    label_C = targets_C - lax.axis_index(TENSOR) * rows
+    label_C = targets_C - axis_index(TENSOR) * rows
     own_CV = label_C[:, None] == jnp.arange(rows)
     largest_C = all_max(logits_CV.max(axis=1), TENSOR)
     total_C = jnp.exp(logits_CV - largest_C[:, None]).sum(axis=1)

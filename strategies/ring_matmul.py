@@ -19,7 +19,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from lcplan.strategy import CollectiveMatmul
+from strategies.collectives import shift
 from strategies.mesh import TENSOR
+from strategies.ranks import axis_index, axis_size
 
 Pieces = tuple[Float[Array, "R ..."], ...]
 """One piece of each rank, by offset: the whole is ``U ...``."""
@@ -28,7 +30,7 @@ Visit = TypeVar("Visit")
 
 def rings(ways: CollectiveMatmul) -> bool:
     """Whether products over the tensor axis go round a ring here."""
-    return ways != "off" and lax.axis_size(TENSOR) > 1
+    return ways != "off" and axis_size(TENSOR) > 1
 
 
 def journeys(ranks: int, ways: CollectiveMatmul) -> tuple[int, int]:
@@ -42,8 +44,7 @@ def journeys(ranks: int, ways: CollectiveMatmul) -> tuple[int, int]:
 
 
 def _hop(x: Float[Array, "..."], step: int) -> Float[Array, "..."]:
-    size = lax.axis_size(TENSOR)
-    return lax.ppermute(x, TENSOR, [(rank, (rank + step) % size) for rank in range(size)])
+    return shift(x, TENSOR, by=step)
 
 
 def visited(
@@ -54,7 +55,7 @@ def visited(
     One-way, offset o arrives with hop o. Two-way, offset -o comes the other way at the same time. A hop does not set out
     before the visit of the rows before is over: nothing else would keep a compiler from sending all rows first.
     """
-    size = lax.axis_size(TENSOR)
+    size = axis_size(TENSOR)
     up, down = journeys(size, ways)
     lanes = {1: (0, x_RD), -1: (0, x_RD)}
     waiting, pieces, made = {0: x_RD}, {0: x_RD}, {}
@@ -75,7 +76,7 @@ def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul
 
     Sums set out at the farthest rank. A product does not wait for the sum that it joins, so that the hop runs beside it.
     """
-    size = lax.axis_size(TENSOR)
+    size = axis_size(TENSOR)
     up, down = journeys(size, ways)
     sums: dict[int, Array] = {}
     for hop in range(max(up, down), 0, -1):
@@ -96,7 +97,7 @@ def _apart(product: Float[Array, "R D"]) -> Float[Array, "R D"]:
 
 def joined(pieces: Sequence[Float[Array, "R ..."]]) -> Float[Array, "U ..."]:
     """All ranks' pieces as rows in order: offset o of rank r is block ``(r - o) mod t``."""
-    own, size = lax.axis_index(TENSOR), len(pieces)
+    own, size = axis_index(TENSOR), len(pieces)
     rows = pieces[0].shape[0]
     whole = jnp.empty((size * rows, *pieces[0].shape[1:]), pieces[0].dtype)
     for offset, piece in enumerate(pieces):
@@ -106,6 +107,6 @@ def joined(pieces: Sequence[Float[Array, "R ..."]]) -> Float[Array, "U ..."]:
 
 def parted(whole: Float[Array, "U ..."]) -> Pieces:
     """The inverse of ``joined``."""
-    own, size = lax.axis_index(TENSOR), lax.axis_size(TENSOR)
+    own, size = axis_index(TENSOR), axis_size(TENSOR)
     rows = whole.shape[0] // size
     return tuple(lax.dynamic_slice_in_dim(whole, (own - offset) % size * rows, rows, axis=0) for offset in range(size))

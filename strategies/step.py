@@ -107,7 +107,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     mesh = mesh_of(mode, mesh)
     counted: Counted
     if mode == "manual":
-        inside = _LossAndGradients(spec, graph, specs)
+        inside = LossAndGradients(spec, graph, specs)
         splits = (specs, _TOKENS), (P(), specs, P())
         counted = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
     else:
@@ -130,7 +130,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
 
 
 @dataclass(frozen=True)
-class _LossAndGradients:
+class LossAndGradients:
     """The part inside ``shard_map``: all lengths are local."""
 
     spec: StepSpec

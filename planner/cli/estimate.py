@@ -24,6 +24,7 @@ from planner.show.compare import comparison_view, ways
 from planner.show.estimate import estimate_view
 from planner.show.imported import opinion_view
 from planner.single import price, resolve_strategies
+from planner.slices import says
 
 EPILOG = """\b
 Examples:
@@ -38,6 +39,7 @@ class EstimateOptions(RequestOptions):
 
     compile: bool
     time: bool
+    slice: bool
     toolchain: str | None
     output: str
 
@@ -47,7 +49,8 @@ class EstimateOptions(RequestOptions):
 @request_options
 @workload_options
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
-@click.option("--time", is_flag=True, help="Time the step on the devices at hand.")
+@click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
+@click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @knob_options
 @output_format
@@ -67,7 +70,8 @@ def command(**options: Any) -> int:
     candidates = [price(request, placed(one, imported)) for one in resolve_strategies(request, offered.backends)]
     bench = Bench(request, toolchain, PoolLimits(jobs=1))
     candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
-    notes = (*request.warnings, *offered.notes)
+    sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced))
     if len(candidates) > 1:
         _print_several(candidates, request, output=parsed.output, notes=notes)
     else:
@@ -78,9 +82,13 @@ def command(**options: Any) -> int:
 
 
 def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Candidate:
-    if parsed.compile or parsed.time:
+    if parsed.compile or (parsed.time and not parsed.slice):
         candidate = next(bench.compile([candidate]))
-    return next(bench.time([candidate])) if parsed.time and candidate.usable else candidate
+    if not (parsed.time or parsed.slice) or not candidate.usable:
+        return candidate
+    if parsed.slice or bench.request.hardware.kind != "cpu":  # a cluster is not at hand; one device of it may be
+        return next(bench.time_slices([candidate]))
+    return next(bench.time([candidate]))
 
 
 def _raise_failures(candidates: list[Candidate]) -> None:

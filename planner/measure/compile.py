@@ -16,7 +16,7 @@ from planner.measure.job import CompileJob, Program, Purpose, WorkerJob, job_key
 from planner.measure.noise import warnings_in
 from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
 from planner.measure.process import PERMANENT, Launch
-from planner.measure.target import Target, target_for
+from planner.measure.target import Target, one_device, target_for, target_verdict
 from planner.measure.toolchain import Toolchain
 
 Result = TypeVar("Result", Compiled, Timed)
@@ -74,6 +74,25 @@ def time_jobs(
     yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
 
 
+def time_slices(
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+) -> Generator[tuple[CompileJob, Timed]]:
+    """Time one rank of each job's step on one device at hand, one job at a time; communication is not in it.
+
+    Raises
+    ------
+    StageFailedError
+        The toolchain cannot run the step on such a device.
+    """
+    _can_compile(toolchain)
+    for job in jobs:
+        verdict = target_verdict(job.hardware, toolchain)
+        if verdict is not True:
+            raise StageFailedError(f"{job.hardware.name}: a slice runs on a device of its kind: {verdict}")
+    work = [Work(job, "slice", toolchain=toolchain) for job in jobs]
+    yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
+
+
 def _can_compile(toolchain: Toolchain) -> None:
     verdict = toolchain.targets.get("cpu")
     if verdict is not True:
@@ -107,6 +126,8 @@ class Work:
         target = target_for(job.strategy, job.hardware, toolchain=toolchain)
         if purpose == "time" and job.hardware.kind != "cpu" and target.platform == "cpu":
             raise BadInputError(f"toolchain {toolchain.python} cannot run a step on {job.hardware.name}: {target.note}")
+        if purpose == "slice":
+            target = one_device(target)
         self.target = target.model_copy(update={"at_hand": True}) if purpose == "time" else target
         kernel = kernel_for(job, self.target, toolchain=toolchain)
         self.resolved: WorkerJob = resolve(job, self.target, purpose=purpose, kernel=kernel)
@@ -223,7 +244,7 @@ def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:
 def _timed(one: Work, outcome: Outcome) -> Timed:
     facts = dict(outcome.result or {})
     return Timed(
-        rung="timed:full",
+        rung="timed:slice" if one.purpose == "slice" else "timed:full",
         device=facts.pop("device", one.target.name),
         jax=one.toolchain.jax or "",
         finished_at=_now(),

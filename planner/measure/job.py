@@ -18,7 +18,8 @@ from planner.measure.host import host_name
 from planner.measure.target import Target
 from planner.measure.toolchain import Toolchain
 
-Purpose = Literal["compile", "time"]
+Purpose = Literal["compile", "time", "slice"]
+"""``time``: the whole step; ``slice``: one rank of it, on one device."""
 
 
 class Program(Frozen):
@@ -90,7 +91,7 @@ def job_key(job: CompileJob, resolved: WorkerJob, *, toolchain: Toolchain) -> st
     for cosmetic in ("name", "source", "notes", "max_position"):
         facts["model"].pop(cosmetic, None)
     facts["workload"].pop("global_batch_given", None)
-    machine = host_name() if resolved.purpose == "time" and resolved.target.platform == "cpu" else ""
+    machine = host_name() if resolved.purpose != "compile" and resolved.target.platform == "cpu" else ""
     versions = {key: value for key, value in toolchain.versions.items() if key not in ("ptxas", "pydantic", "pyyaml")}
     text = json.dumps([job.program.version, facts, versions, machine], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -58,6 +58,12 @@ class Target(Frozen):
         return variables
 
 
+def one_device(target: Target) -> Target:
+    """One device of the target's kind that is at hand, for one rank's program."""
+    name = f"one {target.name.split(' ')[0]}"
+    return target.model_copy(update={"name": name, "devices": 1, "at_hand": True})
+
+
 def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
     """Whether the hardware's own compiler can be used: True, or why host devices stand in."""
     verdict = toolchain.targets.get(hardware.kind, "not known to this toolchain")

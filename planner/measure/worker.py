@@ -68,6 +68,8 @@ def words_of(error: BaseException) -> str:
 
 
 def _run(job: WorkerJob) -> dict[str, Any]:
+    if job.purpose == "slice":
+        return import_module("planner.measure.time_slice").time_slice(job)
     step = _step(job)
     if job.purpose == "compile":
         return _compile(job, step)

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from strategies.collectives import all_gather, reduce_scatter
 from strategies.kernels.interface import Attended
 from strategies.mesh import CONTEXT
+from strategies.ranks import axis_index, axis_size
 from strategies.remat import name
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
@@ -34,7 +35,7 @@ def all_gather_attention(
 
 
 def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
-    rank, ranks = staged_with(lax.axis_index(CONTEXT), q), lax.axis_size(CONTEXT)
+    rank, ranks = staged_with(axis_index(CONTEXT), q), axis_size(CONTEXT)
     chunks_C2BTKH = all_gather(kv[None], CONTEXT)
 
     def visit(j: Array, merged: Merged) -> Merged:
@@ -48,7 +49,7 @@ def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, patte
 
 def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
     q, chunks_C2BTKH, attended = residuals
-    rank, ranks = lax.axis_index(CONTEXT), lax.axis_size(CONTEXT)
+    rank, ranks = axis_index(CONTEXT), axis_size(CONTEXT)
     own = pattern.kernel.backward(q, chunks_C2BTKH[rank], attended=attended, do=do, mask="causal")
 
     def visit(j: Array, total: tuple[Array, Array]) -> tuple[Array, Array]:

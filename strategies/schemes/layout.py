@@ -14,11 +14,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Int
 
 from lcplan.strategy import Scheme, Strategy
 from strategies.mesh import CONTEXT
+from strategies.ranks import axis_index
 
 ZIGZAG_SCHEMES: frozenset[Scheme] = frozenset({"ring-zigzag", "all-gather", "ulysses-ring"})
 """The all-gather scheme takes zigzag too: it makes the same kernel calls, so it has the same balance."""
@@ -35,7 +35,7 @@ def token_order(strategy: Strategy, *, seq_len: int) -> np.ndarray:
 
 def local_positions(strategy: Strategy, length: int) -> Int[Array, " T"]:
     """Positions of this rank's ``length`` tokens. Inside ``shard_map``."""
-    return _positions(strategy, length, rank=lax.axis_index(CONTEXT))
+    return _positions(strategy, length, rank=axis_index(CONTEXT))
 
 
 def global_positions(strategy: Strategy, seq_len: int) -> Int[Array, " T"]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jax import lax
 from jaxtyping import Array, Int, Shaped
 
 from lcplan.strategy import Strategy
 from strategies.collectives import shift
 from strategies.mesh import CONTEXT
+from strategies.ranks import axis_index, axis_size
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Route:
 
     def ranks(self) -> int:
         """Stops of the ring."""
-        return lax.axis_size(CONTEXT) // self.stride
+        return axis_size(CONTEXT) // self.stride
 
     def place(self) -> Int[Array, ""]:
         """This rank's place in its ring."""
-        return lax.axis_index(CONTEXT) // self.stride
+        return axis_index(CONTEXT) // self.stride
 
     def shift(self, x: Shaped[Array, ...], way: int) -> Shaped[Array, ...]:
         """Send ``x`` to the next stop that lies ``way``, receive that of the one before."""

@@ -1,0 +1,96 @@
+"""One rank's share of a train step on a single device: its shapes, its kernels, its remat; the others only thought of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from lcplan.errors import BadInputError
+from strategies.batch import Batch
+from strategies.limits import check
+from strategies.mesh import CONTEXT, axis_sizes
+from strategies.model import Decoder
+from strategies.optimizer import adamw
+from strategies.placement import partition_specs
+from strategies.ranks import Rank, alone
+from strategies.spec import StepSpec
+from strategies.step import LossAndGradients, Metrics, TrainState
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The step of one rank, to be timed as a ``TrainStep`` is: arrays are as large as the rank's shards."""
+
+    spec: StepSpec
+    jitted: Any
+    shapes: nnx.State
+
+    def init(self, key: Array) -> TrainState:
+        """Random shards of parameters, spread as a model's are."""
+        leaves, tree = jax.tree.flatten(self.shapes)
+        keys = jax.random.split(key, len(leaves))
+        made = [_random(one, leaf) for one, leaf in zip(keys, leaves, strict=True)]
+        params = jax.tree.unflatten(tree, made)
+        return TrainState(params, adamw(self.spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
+
+    def example_batch(self, key: Array) -> Batch:
+        """Random tokens of this rank."""
+        mesh, workload = self.spec.strategy.mesh, self.spec.workload
+        shape = workload.global_batch // (mesh.data * mesh.fsdp), self.spec.local_seq_len
+        tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
+        return Batch(tokens, tokens)
+
+
+def slowest_rank(spec: StepSpec) -> Rank:
+    """The last context rank, which attends to every chunk of a contiguous ring; in the balanced layouts all work alike."""
+    sizes = axis_sizes(spec.strategy)
+    return Rank(sizes, {axis: size - 1 if axis == CONTEXT else 0 for axis, size in sizes.items()})
+
+
+def build_slice(spec: StepSpec) -> Slice:
+    """The slowest rank's step of ``spec``.
+
+    Raises
+    ------
+    BadInputError
+        The program cannot run this, or no rank has a program of its own: another sharding mode than manual, or experts.
+    """
+    check(spec)
+    strategy = spec.strategy
+    if strategy.sharding_mode != "manual" or strategy.mesh.expert > 1 or spec.model.experts is not None:
+        raise BadInputError(
+            f"{strategy.label}: a slice is one rank of the manual step of a dense model; time the whole step instead"
+        )
+    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
+    specs, rank = partition_specs(spec, params), slowest_rank(spec)
+    shapes = jax.tree.map(lambda split, leaf: _local(leaf, split, rank), specs, params, is_leaf=lambda x: isinstance(x, P))
+    inside, optimizer = LossAndGradients(spec, graph, specs), adamw(strategy.moments_dtype)
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        with alone(rank):
+            loss, gradients, dropped = inside(state.params, batch)
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
+
+    return Slice(spec, jax.jit(step, donate_argnums=0), shapes)
+
+
+def _local(leaf: jax.ShapeDtypeStruct, split: P, rank: Rank) -> jax.ShapeDtypeStruct:
+    """A shard's shape."""
+    shape = list(leaf.shape)
+    for dim, axes in enumerate(split):
+        for axis in (axes,) if isinstance(axes, str) else axes or ():
+            shape[dim] //= rank.sizes[axis]
+    return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)
+
+
+def _random(key: Array, leaf: jax.ShapeDtypeStruct) -> Float[Array, ...]:
+    return 0.02 * jax.random.normal(key, leaf.shape, leaf.dtype)
