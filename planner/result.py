@@ -42,6 +42,8 @@ class SearchResult:
     """Where nothing fits: single changes to the request after which something does."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a missing toolchain, a batch that lcplan chose, a changed rung."""
+    tuning: tuple[dict[str, Any], ...] = ()
+    """The tuner's trials in order: what was tried, how far it got, what came of it."""
 
     @property
     def winner(self) -> Candidate | None:
@@ -74,6 +76,7 @@ class SearchResult:
             "changes_that_fit": [change.to_json() for change in self.changes],
             "rejected_examples": self.reasons,
             "notes": list(self.notes),
+            "tuning": list(self.tuning),
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, get_args
 
 import click
@@ -29,6 +30,7 @@ from planner.study import Store
 from planner.study.location import canonical_url
 from planner.study.shared import Shared
 from planner.trainers import TRAINER_NAMES
+from planner.tune import Budget, tune
 
 EPILOG = """\b
 Examples:
@@ -48,6 +50,7 @@ class SearchOptions(RequestOptions):
     out: str | None
     toolchain: str | None
     price: float | None = None
+    tune: str | None = None
     output: str
 
 
@@ -80,6 +83,7 @@ class SearchOptions(RequestOptions):
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
 @click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
 @knob_options
 @output_format
@@ -91,6 +95,7 @@ def command(**options: Any) -> int:
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
+    budget = Budget.parse(parsed.tune) if parsed.tune else None
     study = canonical_url(parsed.study) if parsed.study else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
@@ -103,6 +108,9 @@ def command(**options: Any) -> int:
     bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)
+    if budget is not None and request.workload.kind == "train":
+        tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url)
+        result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
     _save(result, folder, request, toolchain)
     _print(result, folder, output=parsed.output, price=parsed.price)
     if stage != "modelled" or parsed.out:

@@ -16,6 +16,7 @@ from planner.request import SearchRequest
 from planner.result import SearchResult
 from planner.show.candidates import breakdown, candidate_table
 from planner.show.marks import LEGEND, MARKS
+from planner.show.tuning import tuning_view
 
 SHOWN = 10
 
@@ -61,6 +62,9 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
         yield nearest_miss_view(result.nearest_miss, result.request)
         for change in result.changes:
             yield Text(f"  would fit: {change.says} (step {format_seconds(change.step_s)})")
+    if result.tuning:
+        yield Text()
+        yield tuning_view(result.tuning)
     if result.reasons:
         yield Text()
         yield _rejections(result)

@@ -1,0 +1,79 @@
+"""The tuner's space, define-by-run: a mesh first, then the knobs that mean something on it.
+
+A knob's name carries its mesh, since its values depend on it and Optuna wants a name's values to stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import COLLECTIVE_MATMULS, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
+from planner.measure.schedulers import scheduler_verdict
+from planner.request import SearchRequest
+from planner.space import divisors
+
+LOSS_CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+Pick = Callable[[str, Sequence[Any]], Any]
+"""One of several values of a named knob: Optuna's suggestion, or what a given strategy has."""
+
+
+def suggest(pick: Pick, bases: Sequence[Strategy], request: SearchRequest, *, jax: str) -> Strategy:
+    """A strategy on the mesh of one of ``bases``; knobs that the request's filters fix stay within them."""
+    filters = request.filters
+    labels = [base.mesh.label for base in bases]
+    base = bases[labels.index(pick("mesh", labels))]
+    mesh = base.mesh
+
+    def knob(name: str, values: Sequence[Any]) -> Any:
+        allowed = tuple(getattr(filters, name)) or tuple(values)
+        return allowed[0] if len(allowed) == 1 else pick(f"{mesh.label}: {name}", allowed)
+
+    chosen: dict[str, Any] = {
+        "remat": knob("remat", _remats(request)),
+        "microbatches": knob("microbatches", _parts(base, request)),
+    }
+    chosen["loss_chunk_tokens"] = knob("loss_chunk_tokens", _chunks(base, request))
+    if mesh.context > 1:
+        chosen["scheme"] = knob("scheme", SCHEMES)
+        if chosen["scheme"] == "ulysses-ring":
+            chosen["ulysses"] = knob("ulysses", [n for n in divisors(mesh.context) if 1 < n < mesh.context] or [1])
+        if chosen["scheme"] in RING_SCHEMES:
+            chosen["bidirectional"] = knob("bidirectional", ("off", "on"))
+    if mesh.tensor > 1:
+        chosen["collective_matmul"] = knob("collective_matmul", COLLECTIVE_MATMULS)
+    real = [name for name in SCHEDULERS if scheduler_verdict(name, request.hardware, jax=jax) is True]
+    chosen["scheduler"] = knob("scheduler", real or ("default",))
+    for name in ("gather_dtype", "reduce_dtype", "moments_dtype"):  # numerics are the user's to give away
+        chosen[name] = knob(name, (getattr(base, name),))
+    plain = base.model_dump() | {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off"}
+    return Strategy.model_validate(plain | chosen)
+
+
+def parameters_of(strategy: Strategy, bases: Sequence[Strategy], request: SearchRequest, *, jax: str) -> dict[str, Any] | None:
+    """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
+    found: dict[str, Any] = {}
+
+    def pick(name: str, values: Sequence[Any]) -> Any:
+        own = strategy.mesh.label if name == "mesh" else getattr(strategy, name.rpartition(": ")[2])
+        found[name] = own if own in values else values[0]
+        return found[name]
+
+    return found if suggest(pick, bases, request, jax=jax) == strategy else None
+
+
+def _remats(request: SearchRequest) -> tuple[str, ...]:
+    """Offloading needs a link to the host."""
+    linked = request.hardware.device.host_oneway_bytes_per_s is not None
+    return tuple(name for name, policy in REMAT_POLICIES.items() if linked or not policy.offloaded)
+
+
+def _parts(base: Strategy, request: SearchRequest) -> tuple[int, ...]:
+    return divisors(max(1, request.workload.global_batch // (base.mesh.data * base.mesh.fsdp)))
+
+
+def _chunks(base: Strategy, request: SearchRequest) -> tuple[int, ...]:
+    local = request.workload.seq_len // base.mesh.context
+    fitting = {size for size in LOSS_CHUNKS if local % size == 0 and size % base.mesh.tensor == 0}
+    return tuple(sorted({*fitting, base.loss_chunk_tokens}))

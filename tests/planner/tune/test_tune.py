@@ -1,0 +1,105 @@
+"""The tuner with a bench that answers at once: budget, order, pruning, resumption, history."""
+
+from dataclasses import replace
+
+import pytest
+
+from lcplan import catalog
+from lcplan.errors import BadInputError
+from lcplan.strategy import Mesh, Strategy
+from lcplan.workload import Workload
+from planner.bench import Bench
+from planner.filters import Filters
+from planner.measure.pool import PoolLimits
+from planner.measure.toolchain import probe
+from planner.request import SearchRequest
+from planner.single import price
+from planner.tune import Budget, tune
+from planner.tune.knobs import parameters_of, suggest
+
+HARDWARE = catalog.hardware("gb200-nvl72")
+REQUEST = SearchRequest(
+    model=catalog.model("llama3-8b"),
+    hardware=HARDWARE,
+    workload=Workload(seq_len=2**18, global_batch=16),
+    budget_bytes=HARDWARE.usable_bytes,
+    devices=32,
+    filters=Filters(),
+)
+START = Strategy(mesh=Mesh(context=16, tensor=2), scheme="ring-zigzag", remat="full", microbatches=16)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(REQUEST, probe(), PoolLimits(jobs=1))
+
+
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def test_tuning_finds_what_the_start_left_open_and_says_how(bench, tmp_path):
+    start = price(REQUEST, START)
+    tuned = tune(bench, [start], Budget(trials=25), stage="modelled", url=url(tmp_path))
+    assert len(tuned.history) == 25
+    assert tuned.history[0]["strategy"] == START.label
+    assert tuned.candidates[0].best.step_s < start.best.step_s
+    improved = [one for one in tuned.history if one["outcome"] == "improved"]
+    steps = [one["step_s"] for one in improved]
+    assert steps == sorted(steps, reverse=True)
+    assert START.label in improved[0]["says"]
+    assert steps[-1] == tuned.candidates[0].best.step_s
+    assert {one["outcome"] for one in tuned.history} <= {"improved", "kept", "pruned", "rejected"}
+
+
+def test_an_interrupted_run_goes_on_with_what_is_left_of_its_trials(bench, tmp_path):
+    start = price(REQUEST, START)
+    tune(bench, [start], Budget(trials=5), stage="modelled", url=url(tmp_path))
+    tuned = tune(bench, [start], Budget(trials=8), stage="modelled", url=url(tmp_path))
+    assert [one["number"] for one in tuned.history] == list(range(8))
+
+
+def test_filters_bind_and_numerics_stay(bench, tmp_path):
+    request = REQUEST.model_copy(update={"filters": Filters(remat=("full",), scheme=("ring",))})
+    start = price(request, START.model_copy(update={"scheme": "ring"}))
+    tuned = tune(replace(bench, request=request), [start], Budget(trials=10), stage="modelled", url=url(tmp_path))
+    kept = [one.strategy for one in tuned.candidates]
+    assert {one.remat for one in kept} == {"full"}
+    assert {one.scheme for one in kept} == {"ring"}
+    assert {(one.gather_dtype, one.reduce_dtype, one.moments_dtype) for one in kept} == {("bf16", "fp32", "fp32")}
+
+
+def test_knobs_of_an_axis_stand_only_where_it_is():
+    alone = Strategy(mesh=Mesh(fsdp=32), microbatches=1)
+    named = []
+
+    def first(name, values):
+        named.append(name)
+        return values[0]
+
+    suggest(first, [alone], REQUEST, jax="0.10.1")
+    assert named[0] == "mesh"
+    assert not any(name.endswith((": scheme", ": ulysses", ": bidirectional", ": collective_matmul")) for name in named)
+
+
+def test_a_strategy_and_its_parameters_are_each_others_inverse():
+    parameters = parameters_of(START, [START], REQUEST, jax="0.10.1")
+    assert parameters is not None
+    assert suggest(lambda name, values: parameters[name], [START], REQUEST, jax="0.10.1") == START
+
+
+def test_nothing_that_fits_is_nothing_to_tune(bench, tmp_path):
+    small = REQUEST.model_copy(update={"budget_bytes": 2**20})
+    start = price(small, START)
+    assert tune(replace(bench, request=small), [start], Budget(trials=3), stage="modelled", url=url(tmp_path)).history == ()
+
+
+@pytest.mark.parametrize("text", ["0", "many", "5 hours", "-3", "0min", "1.5"])
+def test_what_is_no_budget(text):
+    with pytest.raises(BadInputError, match=r"is no budget; write trials \(40\) or minutes \(5min\)"):
+        Budget.parse(text)
+
+
+def test_minutes_are_this_runs():
+    assert not Budget(minutes=1).over(trials=10**6, seconds=59.0)
+    assert Budget(minutes=1).over(trials=0, seconds=60.0)
