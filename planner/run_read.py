@@ -31,6 +31,8 @@ class Run:
     changes: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     plan_file: Path | None
+    tuning: tuple[dict[str, Any], ...] = ()
+    """The tuner's trials in order."""
 
     @property
     def winner(self) -> Candidate | None:
@@ -88,6 +90,7 @@ def _from_folder(folder: Path, result: Path) -> Run:
             changes=tuple(document.get("changes_that_fit", ())),
             notes=tuple(document.get("notes", ())),
             plan_file=plan if plan.exists() else None,
+            tuning=tuple(document.get("tuning", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadInputError(f"{result}: not a whole result of an lcplan search ({type(error).__name__}: {error})") from None

@@ -13,6 +13,7 @@ from planner.explain.explanation import Comparison, Explanation, compare, explai
 from planner.explain.name import named_strategy
 from planner.run_read import Run, read_run
 from planner.show.explain import comparison_view, explanation_view
+from planner.show.tuning import tuning_view
 
 EPILOG = """\b
 Examples:
@@ -37,13 +38,16 @@ def command(run: str, strategies: tuple[str, ...], price: float | None, output: 
     """
     if len(strategies) > MOST:
         raise BadInputError(f"explain takes one strategy, or two to compare; {len(strategies)} were given")
-    found = _found(read_run(run), strategies, price=price)
+    read = read_run(run)
+    found = _found(read, strategies, price=price)
     if output == "json":
         print_json(found.to_json())
     elif output == "csv":
         print_csv(_rows(found))
     else:
         print_view(comparison_view(found) if isinstance(found, Comparison) else explanation_view(found))
+        if read.tuning and not strategies:
+            print_view(tuning_view(read.tuning))
     return 0
 
 
