@@ -47,6 +47,9 @@ def suggest(pick: Pick, bases: Sequence[Strategy], request: SearchRequest, *, ja
     chosen["scheduler"] = knob("scheduler", real or ("default",))
     for name in ("gather_dtype", "reduce_dtype", "moments_dtype"):  # numerics are the user's to give away
         chosen[name] = knob(name, (getattr(base, name),))
+    rings = mesh.context > 1 and chosen["scheme"] in RING_SCHEMES
+    if base.backend in ("nvshmem", "symmetric") and not rings and "nccl" in (filters.backend or ("nccl",)):
+        chosen["backend"] = "nccl"  # the others carry permutes alone
     plain = base.model_dump() | {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off"}
     return Strategy.model_validate(plain | chosen)
 
