@@ -15,6 +15,7 @@ from planner.cli.options import knob_options, output_format, request_options, wo
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
 from planner.importers.estimate import Opinion, opinion, placed
+from planner.measure.at_hand import devices_at_hand
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import probe
 from planner.offer import offer
@@ -86,7 +87,8 @@ def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Ca
         candidate = next(bench.compile([candidate]))
     if not (parsed.time or parsed.slice) or not candidate.usable:
         return candidate
-    if parsed.slice or bench.request.hardware.kind != "cpu":  # a cluster is not at hand; one device of it may be
+    enough = devices_at_hand(bench.request.hardware) >= candidate.strategy.devices
+    if parsed.slice or not enough:  # a cluster is not at hand; one device of it may be
         return next(bench.time_slices([candidate]))
     return next(bench.time([candidate]))
 
