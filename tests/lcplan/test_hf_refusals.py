@@ -29,7 +29,12 @@ KEYS = (*LLAMA, *ROPE, *WINDOW, "head_dim", "hidden_act", "tie_word_embeddings",
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        "model_type", ["gemma2", "phimoe", "qwen3_vl_moe", "deepseek_v32", "vit", "bert", "gpt2", "", "t5"]
+        "model_type",
+        [
+            *("gemma2", "gemma3", "gemma3_text", "olmo3", "cohere2"),  # windows and full attention in turn
+            *("qwen3_next", "qwen3_5", "nemotron_h", "rwkv5"),  # linear attention, state spaces
+            *("phimoe", "qwen3_vl_moe", "deepseek_v32", "vit", "bert", "gpt2", "", "t5"),
+        ],
     )
     def test_other_model_types_by_name(self, model_type):
         message = f"model_type '{model_type}' is not modelled; lcplan models decoders of the types {TYPES}"
