@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.experts import ExpertLayout
-from cost_models.layout import Floats, Layout
+from cost_models.layout import Bools, Floats, Layout
 from lcplan.remat import LAYER_IN, NAMED_TENSORS
 
 FP32_BYTES = 4.0
@@ -90,6 +90,14 @@ def host_bytes(layout: Layout) -> Floats:
     What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
     """
     return layout.setting.model.layers * _away_bytes(layout)
+
+
+def host_is_full(layout: Layout) -> Bools:
+    """Where a device's share of its host's memory, if known, is less than what remat offloads; shape [n]."""
+    share = layout.setting.hardware.device.host_memory_bytes
+    if share is None or not layout.offloaded:
+        return np.zeros(len(layout.table), dtype=np.bool_)
+    return host_bytes(layout) > share.value
 
 
 def _away_bytes(layout: Layout) -> Floats:

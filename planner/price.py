@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cost_models.estimate import EstimateTable, allowance_bytes, estimate, memory_law
+from cost_models.kept import host_is_full
 from cost_models.layout import Floats, Layout
 from cost_models.sampling.estimate import estimate_rollout, rollout_need_bytes
 from cost_models.sampling.iteration import IterationTable, estimate_iteration
@@ -29,7 +30,8 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
     Returns
     -------
     ndarray, shape [n]
-        Need [bytes per device]; the strategy fits where it is at most the budget.
+        Need [bytes per device]; the strategy fits where it is at most the budget. Infinite where the host has no room for
+        what remat offloads, which no budget helps.
     """
     if isinstance(table, IterationTable):
         priced = estimate_iteration(setting, table)
@@ -38,7 +40,7 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
         return rollout_need_bytes(setting, table)
     layout = Layout(setting, table)
     _, total, _ = memory_law(layout).parts()
-    return np.asarray(total + allowance_bytes(layout))
+    return np.where(host_is_full(layout), np.inf, total + allowance_bytes(layout))
 
 
 def table_of(strategies: Sequence[Strategy]) -> StrategyTable:

@@ -7,6 +7,9 @@ from typing import cast
 
 from lcplan.remat import LAYER_IN, REMAT_POLICIES, RematName
 
+_OF_EXPERTS = {"dispatched"}
+"""Tensors that a dense model, the only kind that importers read, does not have."""
+
 
 def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
     """The policy with the fewest tensors that keeps all of ``saved`` and ``offloaded``, and whether it keeps just these so.
@@ -22,4 +25,4 @@ def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) ->
     strays = {name: len(away ^ set(policy.offloaded)) for name, policy in REMAT_POLICIES.items()}
     enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted]
     name = min(enough, key=lambda name: (strays[name], len(REMAT_POLICIES[name].saved)))
-    return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) == wanted
+    return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) - _OF_EXPERTS == wanted

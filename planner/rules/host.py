@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.kept import host_bytes
+from cost_models.kept import host_bytes, host_is_full
 from cost_models.layout import Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
@@ -44,7 +44,7 @@ def _host_memory(setting: Setting, table: StrategyTable) -> Mask:
         return rejected
     rows = np.flatnonzero(rejected)
     if len(rows):
-        rejected[rows] = host_bytes(Layout(setting, table.take(rows))) > device.host_memory_bytes.value
+        rejected[rows] = host_is_full(Layout(setting, table.take(rows)))
     return rejected
 
 

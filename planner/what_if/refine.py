@@ -87,11 +87,12 @@ def _need(candidate: Candidate) -> int:
 
 
 def _slope_by_law(line: Line, start: int) -> float:
-    """Bytes a step by the law, over as many steps as ``start``."""
-    here, there = line.candidate(start), line.candidate(2 * start)
+    """Bytes a step by the law, over an eighth of ``start``: far beyond it a rule may be in the way, as a full host is."""
+    ahead = max(1, start // 8)
+    here, there = line.candidate(start), line.candidate(start + ahead)
     if here is None or there is None:
         return 1.0
-    return max(1.0, (_need(there) - _need(here)) / start)
+    return max(1.0, (_need(there) - _need(here)) / ahead)
 
 
 def _secant(points: list[tuple[int, int]], fallback: float) -> float:
