@@ -93,7 +93,22 @@ def host_bytes(layout: Layout) -> Floats:
 
 
 def host_is_full(layout: Layout) -> Bools:
-    """Where a device's share of its host's memory, if known, is less than what remat offloads; shape [n]."""
+    """Where the host has no room for what remat offloads.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        Whether ``host_bytes`` [bytes] exceeds a device's share of its host's memory [bytes]; False where that is not known.
+
+    Notes
+    -----
+    Source: the hardware spec's ``host_memory_bytes``, each with its own.
+    """
     share = layout.setting.hardware.device.host_memory_bytes
     if share is None or not layout.offloaded:
         return np.zeros(len(layout.table), dtype=np.bool_)

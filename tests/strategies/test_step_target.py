@@ -97,6 +97,7 @@ def test_hops_of_a_gb200_run_beside_kernels(strategy):
     assert_messages_travel_beside_kernels(loops)
 
 
+@pytest.mark.slow
 @pytest.mark.tpu_target
 @needs("libtpu")
 @pytest.mark.parametrize("strategy", TPU_RINGS, ids=str)
