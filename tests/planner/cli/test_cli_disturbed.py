@@ -70,6 +70,7 @@ def test_a_study_that_is_damaged(lcplan):
     assert "damaged; move it away or choose another folder" in line
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_the_study(tmp_path):
     with small(tmp_path) as whole:
         _, err = whole.communicate(timeout=200)
