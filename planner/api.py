@@ -21,7 +21,7 @@ from lcplan.units import parse_bytes, parse_tokens
 from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.emit import make_plan
-from planner.filters import Filters, parse_mesh
+from planner.filters import KNOB_FILTERS, Filters, parse_mesh
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain, probe
 from planner.offer import offer
@@ -121,9 +121,7 @@ class _Given(WorkloadOptions):
     def _bytes(cls, value: Any) -> Any:
         return parse_bytes(value, "budget") if isinstance(value, str) else value
 
-    @field_validator(
-        *(name for name in Filters.model_fields if name != "mesh" and name in Options.__annotations__), mode="before"
-    )
+    @field_validator(*(name for name in KNOB_FILTERS if name in Options.__annotations__), mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str | int) else value
@@ -133,7 +131,7 @@ class _Given(WorkloadOptions):
         check_workload(self)
         model = self.model if isinstance(self.model, ModelSpec) else catalog.model(self.model)
         hardware = self.hw if isinstance(self.hw, HardwareSpec) else catalog.hardware(self.hw)
-        knobs = {name: getattr(self, name) for name in Filters.model_fields if name != "mesh" and hasattr(self, name)}
+        knobs = {name: getattr(self, name) for name in KNOB_FILTERS if hasattr(self, name)}
         return make_request(
             {
                 "model": model,

@@ -53,6 +53,10 @@ class Filters(Frozen):
     cache: tuple[str, ...] = ()
 
 
+KNOB_FILTERS: tuple[str, ...] = tuple(name for name in Filters.model_fields if name != "mesh")
+"""Filters that list a knob's values, by name."""
+
+
 def parse_mesh(text: str) -> dict[str, AxisFilter]:
     """``context=8..32,tensor=1,2`` as one filter an axis.
 

@@ -7,6 +7,7 @@ from lcplan.rollout import RlWorkload
 from lcplan.strategy import AXES, Mesh, Strategy
 from planner.analyse import setting_of
 from planner.candidate import Candidate
+from planner.filters import KNOB_FILTERS
 from planner.price import price_table, table_of
 from planner.request import SearchRequest
 from planner.rollout.iteration import train_request, with_rollout
@@ -14,23 +15,7 @@ from planner.rollout.single import resolve_rollout
 from planner.screen import broken_rules
 from planner.space import Knobs, mesh_options
 
-KNOB_NAMES = (
-    "scheme",
-    "remat",
-    "backend",
-    "microbatches",
-    "loss_chunk_tokens",
-    "collective_matmul",
-    "gather_dtype",
-    "reduce_dtype",
-    "moments_dtype",
-    "sharding_mode",
-    "scheduler",
-    "ulysses",
-    "bidirectional",
-    "moe_dispatch",
-    "moe_room_percent",
-)
+_STRATEGY_KNOBS = tuple(name for name in KNOB_FILTERS if name in Strategy.model_fields)
 
 
 def resolve_strategies(request: SearchRequest, backends: tuple[str, ...]) -> tuple[Strategy, ...]:
@@ -66,7 +51,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     if request.workload.kind == "sample":
         return resolve_rollout(request, mesh, backends)
     filters = request.filters
-    many = [name for name in KNOB_NAMES if len(getattr(filters, name)) > 1]
+    many = [name for name in _STRATEGY_KNOBS if len(getattr(filters, name)) > 1]
     if many:
         raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
     knobs = Knobs.of(filters, backends)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
-from planner.filters import Filters, parse_mesh
+from planner.filters import KNOB_FILTERS, Filters, parse_mesh
 from planner.request import SearchRequest, make_request
 from planner.rollout.options import WorkloadOptions, check_workload, workload_of
 
@@ -42,27 +42,6 @@ class RequestOptions(WorkloadOptions):
     trainer: str | None = None
 
 
-_KNOBS = (
-    "scheme",
-    "remat",
-    "backend",
-    "microbatches",
-    "loss_chunk_tokens",
-    "collective_matmul",
-    "gather_dtype",
-    "reduce_dtype",
-    "moments_dtype",
-    "sharding_mode",
-    "scheduler",
-    "ulysses",
-    "bidirectional",
-    "moe_dispatch",
-    "moe_room_percent",
-    "parameters",
-    "cache",
-)
-
-
 def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> SearchRequest:
     """The request that the options ask for.
 
@@ -83,7 +62,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)
-    knobs: dict[str, Any] = {name: getattr(options, name) for name in _KNOBS if getattr(options, name) is not None}
+    knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOB_FILTERS if getattr(options, name) is not None}
     filters = Filters(mesh=mesh, **knobs)
     if options.trainer is not None:
         filters = restrict(filters, trainer(options.trainer), hardware=hardware, model=model)
