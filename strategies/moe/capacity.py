@@ -11,21 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Int, Shaped
 
-from strategies.moe.exchange import Sorted, exclusive, swapped
 from strategies.moe.interface import as_residual, masked
 from strategies.moe.products import EvenProducts
 from strategies.moe.room import Room
+from strategies.moe.routes import Sorted, SortedDispatch, exclusive, swapped
 
 
 @as_residual("sorted", static=("room",))
 @dataclass(frozen=True)
-class Capacity:
+class Capacity(SortedDispatch):
     """The routes of one layer."""
-
-    sorted: Sorted
-    room: Room
 
     @classmethod
     def of(cls, experts_Uk: Int[Array, "U k"], *, room: Room) -> Capacity:
@@ -38,12 +35,14 @@ class Capacity:
         counts, slot = self.sorted.counts_E[:, None], jnp.arange(self.room.expert_rows)
         return (exclusive(self.sorted.counts_E)[:, None] + slot).reshape(-1), (slot < counts).reshape(-1)
 
-    def _there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """As ``SortedDispatch``."""
         place, used = self._slots
         came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.room.ranks)
         return self._turned(came, self.room.ranks, self.room.own)
 
-    def _back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """As ``SortedDispatch``."""
         place, used = self._slots
         slots = swapped(self._turned(rows_R, self.room.own, self.room.ranks), self.room.ranks)
         x_A = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
@@ -53,22 +52,6 @@ class Capacity:
         """From blocks of C rows by (first, second) to blocks by (second, first)."""
         blocks = rows.reshape(first, second, self.room.expert_rows, *rows.shape[1:])
         return blocks.swapaxes(0, 1).reshape(rows.shape)
-
-    def out(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
-        """As ``Dispatch``."""
-        return self._there(self.sorted.rows(x_UD))
-
-    def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
-        """As ``Dispatch``."""
-        return self.sorted.sums(self._back(rows_RD))
-
-    def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
-        """As ``Dispatch``."""
-        return self._there(weights_Uk.reshape(-1)[self.sorted.order_A])
-
-    def weights_home(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
-        """As ``Dispatch``."""
-        return self._back(weights_R)[self.sorted.place_Uk]
 
     def dropped(self) -> Int[Array, ""]:
         """As ``Dispatch``."""
