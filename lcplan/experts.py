@@ -24,6 +24,8 @@ class Experts(Frozen):
     """Whether the weights of a token's k experts are scaled to sum to one."""
     shared_d_ff: Annotated[int, Field(ge=0, le=10**8)] = 0
     """Width of all experts together that every token meets."""
+    shared_gate: bool = False
+    """A sigmoid of one more product of the token weighs what they add (Qwen2-MoE)."""
     first_dense: Annotated[int, Field(ge=0, le=4096)] = 0
     """Layers at the beginning that have the dense feed-forward of ``d_ff`` in place of experts."""
     every: Annotated[int, Field(gt=0, le=4096)] = 1
@@ -36,6 +38,8 @@ class Experts(Frozen):
     def _consistent(self) -> Self:
         if self.active > self.count:
             raise ValueError(f"active={self.active} is more than count={self.count} experts")
+        if self.shared_gate and not self.shared_d_ff:
+            raise ValueError("shared_gate=true weighs shared experts, and shared_d_ff=0 says that there are none")
         return self
 
     def layers_of(self, layers: int) -> int:
@@ -45,6 +49,10 @@ class Experts(Frozen):
         2
         """
         return max(0, layers - self.first_dense) // self.every
+
+    def of(self, layer: int) -> bool:
+        """Whether layer number ``layer``, counted from 0, has experts."""
+        return layer >= self.first_dense and (layer - self.first_dense + 1) % self.every == 0
 
 
 class LatentAttention(Frozen):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Mapping
 from reprlib import Repr
 from typing import Any, Self, Union, get_args, get_origin
 
@@ -21,6 +22,13 @@ class Frozen(BaseModel):
     """A frozen value. Unknown fields are errors; finite numbers only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, without what cached properties of this value hold: they are not the copy's."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     @classmethod
     def read(cls, data: Any, where: str) -> Self:

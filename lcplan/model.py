@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from lcplan.experts import Experts, LatentAttention
 from lcplan.frozen import Frozen
+from lcplan.layers import LayerKind, LayerRun, runs_of
 
 Family = Literal[
     "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"
@@ -111,6 +112,44 @@ class ModelSpec(Frozen):
         """Layers with experts."""
         return self.experts.layers_of(self.layers) if self.experts else 0
 
+    @property
+    def routed(self) -> Experts | None:
+        """Experts that any of the layers has; a part ``of_kind`` dense of a model with experts has none."""
+        return self.experts if self.expert_layers else None
+
+    def kind_of(self, layer: int) -> LayerKind:
+        """The kind of layer number ``layer``, counted from 0."""
+        return LayerKind(experts=self.experts is not None and self.experts.of(layer))
+
+    @cached_property
+    def layer_kinds(self) -> dict[LayerKind, int]:
+        """How many layers of each kind there are, in the order in which kinds first come."""
+        counts: dict[LayerKind, int] = {}
+        for layer in range(self.layers):
+            kind = self.kind_of(layer)
+            counts[kind] = counts.get(kind, 0) + 1
+        return counts
+
+    @cached_property
+    def parts(self) -> tuple[Self, ...]:
+        """The model by kinds of layers: each part has the layers of one kind and no others, so that all of its are alike."""
+        return tuple(self.of_kind(kind) for kind in self.layer_kinds)
+
+    @cached_property
+    def layer_runs(self) -> tuple[LayerRun, ...]:
+        """All layers in order, as a program loops over them."""
+        if len(self.layer_kinds) == 1:
+            return (LayerRun((self.kind_of(0),), self.layers),)
+        return runs_of([self.kind_of(layer) for layer in range(self.layers)])
+
+    def of_kind(self, kind: LayerKind) -> Self:
+        """The model with the layers of one kind alone; itself where it has no others."""
+        layers = self.layer_kinds[kind]
+        if layers == self.layers:
+            return self
+        alike = {"first_dense": 0 if kind.experts else layers, "every": 1}
+        return self.model_copy(update={"layers": layers, "experts": self.experts and self.experts.model_copy(update=alike)})
+
     @cached_property
     def attention_matrix_parameters(self) -> int:
         """Parameters of one layer's q, k, v and o."""
@@ -131,41 +170,64 @@ class ModelSpec(Frozen):
     @property
     def router_parameters(self) -> int:
         """Parameters of one layer's router, D E; 0 without experts."""
-        return self.d_model * self.experts.count if self.experts else 0
+        return self.d_model * self.routed.count if self.routed else 0
+
+    @property
+    def shared_matrix_parameters(self) -> int:
+        """Parameters of gate, up and down of the experts that every token meets, all together; 0 without them."""
+        return (self.up_matrices + 1) * self.d_model * self.routed.shared_d_ff if self.routed else 0
 
     @cached_property
     def layer_matrix_parameters(self) -> int:
-        """Parameters of one layer's matrices: q, k, v, o, gate (unless plain), up, down; or router and all its experts."""
-        return self.attention_matrix_parameters + self._fed(self.experts.count if self.experts else 0)
+        """Parameters of one layer's matrices: q, k, v, o, gate (unless plain), up, down; or router and all its experts.
+
+        Of a model with layers of several kinds, a layer with experts.
+        """
+        return self.attention_matrix_parameters + self._fed(self.routed.count if self.routed else 0)
 
     @cached_property
     def active_layer_matrix_parameters(self) -> int:
         """Those of them that one token meets."""
-        return self.attention_matrix_parameters + self._fed(self.experts.active if self.experts else 0)
+        return self.attention_matrix_parameters + self._fed(self.routed.active if self.routed else 0)
 
     def _fed(self, experts: int) -> int:
         """Matrices of a layer's feed-forward with so many of its experts."""
-        if self.experts is None:
+        if self.routed is None:
             return self.dense_matrix_parameters
-        shared = (self.up_matrices + 1) * self.d_model * self.experts.shared_d_ff
-        return experts * self.expert_matrix_parameters + self.router_parameters + shared
+        return experts * self.expert_matrix_parameters + self.router_parameters + self.shared_matrix_parameters
 
     @cached_property
     def layer_vector_parameters(self) -> int:
         """Parameters of one layer's vectors: two norms, biases, query and key norms, sinks."""
-        return self._vectors(self.experts.count if self.experts else 0)
+        return self._vectors(self.routed.count if self.routed else 0)
 
     def _vectors(self, experts: int) -> int:
         count = 2 * self.d_model
         count += (self.heads + 2 * self.kv_heads) * self.head_dim * self.qkv_bias
         count += self.d_model * self.out_bias
-        count += (self.up_matrices * self.d_ff + self.d_model) * self.mlp_bias
         count += self.heads * self.attention_sinks
         count += self.latent.vector_parameters if self.latent else 0
-        if self.experts is not None:
-            count += experts * (self.up_matrices * self.experts.d_ff + self.d_model) * self.experts.bias
-            count += self.experts.count * self.experts.router_bias * (experts > 0)
+        if self.routed is None:
+            count += (self.up_matrices * self.d_ff + self.d_model) * self.mlp_bias
+        else:
+            count += experts * (self.up_matrices * self.routed.d_ff + self.d_model) * self.routed.bias
+            count += self.routed.count * self.routed.router_bias + self.d_model * self.routed.shared_gate
         return count + 2 * self.head_dim * self.qk_norm
+
+    @cached_property
+    def matrix_parameters(self) -> int:
+        """Parameters of all layers' matrices."""
+        return sum(part.layers * part.layer_matrix_parameters for part in self.parts)
+
+    @cached_property
+    def active_matrix_parameters(self) -> int:
+        """Those of them that one token meets."""
+        return sum(part.layers * part.active_layer_matrix_parameters for part in self.parts)
+
+    @cached_property
+    def vector_parameters(self) -> int:
+        """Parameters of all layers' vectors, and of the last norm."""
+        return sum(part.layers * part.layer_vector_parameters for part in self.parts) + self.d_model
 
     @cached_property
     def embedding_parameters(self) -> int:
@@ -175,16 +237,15 @@ class ModelSpec(Frozen):
     @cached_property
     def parameters(self) -> int:
         """Exact parameter count."""
-        return self._counted(self.layer_matrix_parameters + self.layer_vector_parameters)
+        return self.matrix_parameters + self.vector_parameters + self.embedding_parameters
 
     @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token meets: of experts those that it is sent to; all in a dense model. Tables count whole."""
-        active = self.experts.active if self.experts else 0
-        return self._counted(self.active_layer_matrix_parameters + self._vectors(active))
+        unmet = sum(part.layers * part.unmet_vector_parameters for part in self.parts)
+        return self.active_matrix_parameters + self.vector_parameters - unmet + self.embedding_parameters
 
-    def _counted(self, layer: int) -> int:
-        """``layer`` is a layer with experts where the model has any; the others have a dense feed-forward."""
-        dense = self.layers - self.expert_layers if self.experts else 0
-        other = self.attention_matrix_parameters + self.dense_matrix_parameters + self._vectors(0)
-        return (self.layers - dense) * layer + dense * other + self.embedding_parameters + self.d_model
+    @property
+    def unmet_vector_parameters(self) -> int:
+        """Of one layer's vectors those of experts that a token is not sent to."""
+        return self.layer_vector_parameters - self._vectors(self.routed.active) if self.routed else 0
