@@ -12,7 +12,7 @@ from cost_models.flops import recomputed_matrix_parameters
 from cost_models.layout import Floats, Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from cost_models.term import Term, on
+from cost_models.term import Term, merged, on
 from lcplan.collective import CollectiveUse
 from lcplan.strategy import AXES, AxisName, Strategy
 
@@ -46,7 +46,7 @@ def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
 
 
 def terms_of(layout: Layout) -> list[Term]:
-    """``collective_terms`` for candidates that are already laid out.
+    """``collective_terms`` for candidates that are already laid out; layers of unlike kinds have terms of their own.
 
     Parameters
     ----------
@@ -62,6 +62,8 @@ def terms_of(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives.
     """
+    if len(layout.parts) > 1:
+        return merged([term for part in layout.parts for term in terms_of(part)])
     dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
     return [*dense, *expert_terms(layout)]
 
@@ -71,7 +73,8 @@ def _weights(layout: Layout) -> list[Term]:
     passes = model.layers * layout.microbatches
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
-    dense = model.attention_matrix_parameters + (0 if model.experts else model.dense_matrix_parameters)
+    fed = model.shared_matrix_parameters if model.routed else model.dense_matrix_parameters
+    dense = model.attention_matrix_parameters + fed
     shared = (dense - spread * layout.kv_spread) / t
     apart = np.where(layout.kv_spread, spread, 0.0)
     terms = []
@@ -87,6 +90,8 @@ def _weights(layout: Layout) -> list[Term]:
 
 def _tables(layout: Layout) -> list[Term]:
     """Embedding and head; a tied head gathers the one table a second time."""
+    if layout.outside is None:
+        return []
     model = layout.setting.model
     elements = layout.vocab_width * model.d_model
     calls = on(layout.weight_axes, 2 * layout.microbatches, layout=layout)
@@ -107,8 +112,9 @@ def _stream(layout: Layout) -> list[Term]:
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
     whole = 1.0 - layout.ring_matmuls
-    gathers = on(tensor, whole * inputs * layers + layout.microbatches, layout=layout)
-    scatters = on(tensor, whole * (4 + again) * layers + layout.microbatches, layout=layout)
+    embedding = 0.0 if layout.outside is None else layout.microbatches
+    gathers = on(tensor, whole * inputs * layers + embedding, layout=layout)
+    scatters = on(tensor, whole * (4 + again) * layers + embedding, layout=layout)
     hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
     return [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
@@ -118,6 +124,8 @@ def _stream(layout: Layout) -> list[Term]:
 
 
 def _loss(layout: Layout) -> list[Term]:
+    if layout.outside is None:
+        return []
     tensor: tuple[AxisName, ...] = ("tensor",)
     calls = on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
     hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
@@ -173,8 +181,9 @@ def _exchange(layout: Layout, layers: Floats) -> list[Term]:
 
 def _step(layout: Layout) -> list[Term]:
     """Once a step: gradients over what replicates matrices, vectors over everything that replicates them, scalars."""
-    model = layout.setting.model
-    vectors = 4.0 * (model.layers * model.layer_vector_parameters + model.d_model)
+    if layout.outside is None:
+        return []
+    vectors = 4.0 * layout.outside.setting.model.vector_parameters
     everywhere: tuple[AxisName, ...] = ("data", *layout.state_axes, "tensor")
     return [
         Term(
@@ -185,7 +194,7 @@ def _step(layout: Layout) -> list[Term]:
             on(everywhere, 1.0, layout=layout),
             "exposed",
         ),
-        *_gradients(layout),
+        *_gradients(layout.outside),
         Term(
             "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), on(everywhere, 2.0, layout=layout), "exposed"
         ),
@@ -195,7 +204,7 @@ def _step(layout: Layout) -> list[Term]:
 def _gradients(layout: Layout) -> list[Term]:
     """All-reduce in fp32; a distributed optimizer scatters them, and gathers the updated weights in the compute dtype."""
     model, program = layout.setting.model, layout.setting.program
-    elements = (model.layers * model.layer_matrix_parameters + model.embedding_parameters) / layout.state_shards
+    elements = (model.matrix_parameters + model.embedding_parameters) / layout.state_shards
     size = (2.0 if program.pure_bf16 else 4.0) * elements
     axes = layout.gradient_axes
     once = on(axes, 1.0, layout=layout)

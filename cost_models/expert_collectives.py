@@ -14,7 +14,7 @@ EXPERT: tuple[AxisName, ...] = ("expert",)
 
 
 def expert_terms(layout: Layout) -> list[Term]:
-    """All collectives of the experts' part of each layer; none for a dense model.
+    """All collectives of the experts' part of each layer; none for dense layers.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def expert_terms(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives of a mixture of experts.
     """
-    if layout.setting.model.experts is None:
+    if layout.setting.model.routed is None:
         return []
     part = ExpertLayout(layout)
     return [*_matrices(part), *_dropless(part), *_capacity(part), *_gathered(part)]

@@ -65,5 +65,6 @@ class ExpertBackward(LayerBackward):
     @cached_property
     def _matrices(self) -> Floats:
         """Elements of all matrices of a layer once gathered: the router is whole on every tensor rank."""
-        attention = self.layout.setting.model.attention_matrix_parameters / self.layout.tensor
-        return attention + self.part.matrices + self.part.router
+        model = self.layout.setting.model
+        dense = (model.attention_matrix_parameters + model.shared_matrix_parameters) / self.layout.tensor
+        return dense + self.part.matrices + self.part.router

@@ -64,13 +64,13 @@ def expert_copy_bytes(layout: Layout, which: str) -> Floats:
     Returns
     -------
     ndarray, shape [n]
-        Traffic [bytes per layer and microbatch]; 0 for a dense model.
+        Traffic [bytes per layer and microbatch]; 0 for dense layers.
 
     Notes
     -----
     Source: ``COPIES``.
     """
-    if layout.setting.model.experts is None:
+    if layout.setting.model.routed is None:
         return np.zeros(len(layout.table))
     part, (sent, buffer) = ExpertLayout(layout), COPIES[which]
     return layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.room)

@@ -29,8 +29,8 @@ class ExpertLayout:
     @property
     def experts(self) -> Experts:
         """The model's."""
-        experts = self.layout.setting.model.experts
-        assert experts is not None, "laws of experts are for models that have some"
+        experts = self.layout.setting.model.routed
+        assert experts is not None, "laws of experts are for layers that have some"
         return experts
 
     def dispatches(self, name: MoeDispatch) -> Bools:

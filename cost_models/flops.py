@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from cost_models.layout import Bools, Floats, Layout
@@ -41,7 +43,7 @@ def matrix_flop_per_token(model: ModelSpec) -> float:
     >>> matrix_flop_per_token(llama) / 6 == 32 * 218103808 + 128256 * 4096
     True
     """
-    return 6.0 * (model.layers * model.active_layer_matrix_parameters + model.vocab * model.d_model)
+    return 6.0 * (model.active_matrix_parameters + model.vocab * model.d_model)
 
 
 def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: bool = True) -> float:
@@ -154,7 +156,8 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
 
 def _recomputed(layout: Layout) -> Floats:
     model = layout.setting.model
-    width = model.d_ff if model.experts is None else model.experts.active * model.experts.d_ff
+    experts = model.routed
+    width = model.d_ff if experts is None else experts.active * experts.d_ff + experts.shared_d_ff
     sizes = {
         "query": model.heads * model.head_dim,
         "key": model.kv_heads * model.head_dim,
@@ -212,7 +215,8 @@ def hardware_flop(layout: Layout) -> Floats:
     """
     setting = layout.setting
     model, work = setting.model, setting.workload
-    matrices = 2.0 * work.tokens * model.layers * recomputed_matrix_parameters(layout)
+    repeated = [part.setting.model.layers * recomputed_matrix_parameters(part) for part in layout.parts]
+    matrices = 2.0 * work.tokens * reduce(np.add, repeated)
     forward_attention = attention_flop_per_sequence(model, work.seq_len) / (1 + BACKWARD_OF_FORWARD)
     attention = work.global_batch * forward_attention * recomputes_attention(layout)
     return np.asarray(model_flop(setting) + matrices + attention)

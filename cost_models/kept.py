@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from cost_models.experts import ExpertLayout
@@ -43,12 +45,13 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
 
 
 def _fed(layout: Layout) -> dict[str, Floats]:
-    """What the feed-forward names: of all tokens, or of the rows that came to a rank's experts."""
-    if layout.setting.model.experts is None:
+    """What the feed-forward names: of all tokens; or of the rows that came to a rank's experts, and of all for shared ones."""
+    if layout.setting.model.routed is None:
         wide = layout.activation_bytes * layout.tokens * layout.ff_width
         return {"gate": wide, "up": wide, "dispatched": np.zeros_like(wide)}
     row = layout.activation_bytes * ExpertLayout(layout).rows
-    return {"gate": row * layout.ff_width, "up": row * layout.ff_width, "dispatched": row * layout.setting.model.d_model}
+    wide = row * layout.ff_width + layout.activation_bytes * layout.tokens * layout.shared_width
+    return {"gate": wide, "up": wide, "dispatched": row * layout.setting.model.d_model}
 
 
 def on_device_bytes(layout: Layout) -> Floats:
@@ -68,8 +71,10 @@ def on_device_bytes(layout: Layout) -> Floats:
     -----
     Source: ``kept_bytes``; the remat policy or the setting's program says what is offloaded.
     """
-    kept = sum(kept_bytes(layout).values(), start=np.zeros(len(layout.table)))
-    return layout.setting.model.layers * (kept - _away_bytes(layout))
+    none = np.zeros(len(layout.table))
+    return reduce(
+        np.add, [_layers(part) * (sum(kept_bytes(part).values(), start=none) - _away_bytes(part)) for part in layout.parts]
+    )
 
 
 def host_bytes(layout: Layout) -> Floats:
@@ -89,7 +94,11 @@ def host_bytes(layout: Layout) -> Floats:
     -----
     What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
     """
-    return layout.setting.model.layers * _away_bytes(layout)
+    return reduce(np.add, [_layers(part) * _away_bytes(part) for part in layout.parts])
+
+
+def _layers(part: Layout) -> int:
+    return part.setting.model.layers
 
 
 def host_is_full(layout: Layout) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, TypeVar, cast
 
@@ -42,6 +42,23 @@ class Layout:
 
     setting: Setting
     table: StrategyTable
+    whole: Layout | None = None
+    """Of one kind of layers: the whole model's layout. Laws of a layer take layers to be alike, and are summed over kinds."""
+
+    @cached_property
+    def parts(self) -> tuple[Layout, ...]:
+        """Layouts by kind of layers (``ModelSpec.parts``); the layout itself where all are alike."""
+        kinds = self.setting.model.parts
+        if len(kinds) == 1:
+            return (self,)
+        return tuple(Layout(replace(self.setting, model=kind), self.table, whole=self) for kind in kinds)
+
+    @property
+    def outside(self) -> Layout | None:
+        """The whole model's layout, where this part answers for what lies outside the layers: the first kind does."""
+        if self.whole is None:
+            return self
+        return self.whole if self.whole.parts[0] is self else None
 
     @cached_property
     def _kept(self) -> dict[str, NDArray[Any]]:
@@ -176,9 +193,15 @@ class Layout:
 
     @cached_property
     def ff_width(self) -> Floats:
-        """Feed-forward features of a device: F / t, of an expert where the model has some."""
-        experts = self.setting.model.experts
+        """Feed-forward features of a device: F / t, of an expert where the layers have some."""
+        experts = self.setting.model.routed
         return (self.setting.model.d_ff if experts is None else experts.d_ff) / self.tensor
+
+    @cached_property
+    def shared_width(self) -> Floats:
+        """Features of the experts that every token meets, all together, of a device; 0 without them."""
+        experts = self.setting.model.routed
+        return (0 if experts is None else experts.shared_d_ff) / self.tensor
 
     @cached_property
     def vocab_width(self) -> Floats:

@@ -56,8 +56,7 @@ class StepMemory:
     @cached_property
     def _vectors(self) -> float:
         """Elements of norms and biases, which nothing splits (biases that tensor splits are counted whole)."""
-        model = self.layout.setting.model
-        return float(model.layers * model.layer_vector_parameters + model.d_model)
+        return float(self.layout.setting.model.vector_parameters)
 
     @cached_property
     def _elements(self) -> Floats:
@@ -68,7 +67,7 @@ class StepMemory:
     def _layer_elements(self) -> Floats:
         """The layers' share of ``_elements``."""
         model = self.layout.setting.model
-        return model.layers * (model.layer_matrix_parameters / self.layout.state_shards + model.layer_vector_parameters)
+        return model.matrix_parameters / self.layout.state_shards + (model.vector_parameters - model.d_model)
 
     @cached_property
     def params(self) -> Floats:
@@ -108,14 +107,17 @@ class StepMemory:
         return FP32_BYTES * (self._layer_elements + self._table)
 
     @cached_property
-    def _layer(self) -> LayerBackward:
-        return LayerBackward(self.layout) if self.layout.setting.model.experts is None else ExpertBackward(self.layout)
+    def _kinds(self) -> tuple[LayerBackward, ...]:
+        """A layer's backward pass, of each kind of layers."""
+        return tuple(
+            LayerBackward(part) if part.setting.model.routed is None else ExpertBackward(part) for part in self.layout.parts
+        )
 
-    def phases(self) -> dict[str, dict[str, Floats]]:
-        """What each of ``PHASES`` holds beyond the persistent state, of those that the hardware has."""
+    def phases(self) -> list[tuple[str, dict[str, Floats]]]:
+        """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
         if self.layout.setting.hardware.kind == "tpu":
-            return {"loops": self._loops()}
-        return {**self._outside(), **self._inside()}
+            return [("loops", self._loops(layer)) for layer in self._kinds]
+        return [*self._outside().items(), *(phase for layer in self._kinds for phase in self._inside(layer).items())]
 
     def _outside(self) -> dict[str, dict[str, Floats]]:
         """Moments before and after the layers' backward pass."""
@@ -131,15 +133,14 @@ class StepMemory:
             },
             "embedding_backward": {
                 "grads": grads + FP32_BYTES * self._table,
-                "working_set": self._layer.stream,
+                "working_set": self._kinds[0].stream,
                 "logits_loss": loss.embedding,
             },
             "update": {"grads": FP32_BYTES * self._elements},
         }
 
-    def _inside(self) -> dict[str, dict[str, Floats]]:
+    def _inside(self, layer: LayerBackward) -> dict[str, dict[str, Floats]]:
         """Moments of one layer's backward pass."""
-        layer = self._layer
         in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
         return {
             "feed_forward_backward": {
@@ -165,13 +166,13 @@ class StepMemory:
             },
         }
 
-    def _loops(self) -> dict[str, Floats]:
+    def _loops(self, layer: LayerBackward) -> dict[str, Floats]:
         """XLA on TPU gives the loss and the loop over layers buffers of their own, so that one follows the other in no moment.
 
         Layers' weights are cast once, before the loops; whole tables of the embedding's gradient stay, one that microbatches
         add up and one of this microbatch.
         """
-        layout, layer, loss = self.layout, self._layer, Loss(self.layout)
+        layout, loss = self.layout, Loss(self.layout)
         tables = np.where(layout.microbatches > 1, 2.0, 1.0) * loss.embedding
         return {
             "grads": self._summed + self._layers,
@@ -185,14 +186,14 @@ class StepMemory:
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
         """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
-        sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
+        sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
         phase = sums.argmax(axis=0)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
         parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
-        for row, sizes in enumerate(held.values()):
+        for row, (_, sizes) in enumerate(held):
             binds = (phase == row).astype(np.float64)
             for part, size in sizes.items():
                 parts[part] += size * binds
         total = self.params + self.optimizer + self.batch + sums.max(axis=0)
-        codes = np.array([PHASES.index(name) for name in held], dtype=np.int8)
+        codes = np.array([PHASES.index(name) for name, _ in held], dtype=np.int8)
         return parts, total, codes[phase]

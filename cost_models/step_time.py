@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -46,7 +46,10 @@ EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-cho
 
 @dataclass(frozen=True)
 class StepTime(StepWork):
-    """Time parts of each candidate; every property is a column of shape ``[n]`` in seconds a step."""
+    """Time parts of each candidate; every property is a column of shape ``[n]`` in seconds a step.
+
+    All but ``parts`` are of layers that are alike.
+    """
 
     @cached_property
     def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
@@ -77,7 +80,7 @@ class StepTime(StepWork):
     def comm_fsdp(self) -> Floats:
         """Weights: what the products of a layer do not hide, and the first matrix, which nothing hides; tables in full."""
         model = self.layout.setting.model
-        gathered = model.layer_matrix_parameters if model.experts is None else model.attention_matrix_parameters
+        gathered = model.layer_matrix_parameters if model.routed is None else model.attention_matrix_parameters
         first = model.d_model * model.head_dim * model.heads / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
@@ -88,7 +91,7 @@ class StepTime(StepWork):
                 own = first if term.purpose in WEIGHTS[:2] else 0.0
                 exposed = own * seconds + np.maximum((1 - own) * seconds - windows[term.op], 0.0)
                 total = total + term.calls * exposed
-                if model.experts is not None:
+                if model.routed is not None:
                     windows[term.op] = np.maximum(windows[term.op] - seconds * term.used, 0.0)
         return total
 
@@ -192,8 +195,9 @@ class StepTime(StepWork):
         total = self._of("gradients")
         if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
             return total
-        layers = float(self.layout.setting.model.layers)
-        return behind_backward_seconds(total, layers * self.layer_backward, layers=layers)
+        kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates)._kinds
+        backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
+        return behind_backward_seconds(total, backward, layers=float(sum(kind.layout.setting.model.layers for kind in kinds)))
 
     @cached_property
     def _hidden(self) -> Floats:
@@ -250,6 +254,13 @@ class StepTime(StepWork):
         seconds = self.layout.setting.constants.eager_layer_host_s
         return self.passes * host_wait_seconds(device, self.repeats, forward_host_s=seconds)
 
+    @property
+    def _kinds(self) -> tuple[StepTime, ...]:
+        """The times of each kind of layers, the first with what lies outside them; itself where all are alike."""
+        parts = self.layout.parts
+        return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates) for part in parts)
+
     def parts(self) -> dict[str, Floats]:
-        """Seconds a step by ``TIME_PARTS``; the step is their sum."""
-        return {name: getattr(self, name) for name in TIME_PARTS}
+        """Seconds a step by ``TIME_PARTS``, of all kinds of layers; the step is their sum."""
+        kinds = self._kinds
+        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in TIME_PARTS}

@@ -82,7 +82,7 @@ class StepWork:
     def layer_again_gemm(self) -> Floats:
         """Products of one layer and microbatch that the backward pass repeats."""
         repeated = recomputed_matrix_parameters(self.layout)
-        model, experts = self.layout.setting.model, self.layout.setting.model.experts
+        model, experts = self.layout.setting.model, self.layout.setting.model.routed
         if experts is None:
             return self._gemm(repeated, 1.0)
         fed = np.where(self.layout.saves("gate"), 0.0, 1.0) + np.where(self.layout.saves("up"), 0.0, 1.0)
@@ -92,9 +92,9 @@ class StepWork:
     def _products(self, times: float) -> Floats:
         """Products of one layer and microbatch, forward (1) or backward (2)."""
         model = self.layout.setting.model
-        if model.experts is None:
+        if model.routed is None:
             return self._gemm(float(model.layer_matrix_parameters), times)
-        dense = self._gemm(model.attention_matrix_parameters + self._router, times)
+        dense = self._gemm(model.attention_matrix_parameters + model.shared_matrix_parameters + self._router, times)
         return dense + self._expert_products(3.0 * times, sums=3.0 * (times - 1.0))
 
     @property
@@ -124,8 +124,9 @@ class StepWork:
         layout = self.layout
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
         stream = stream_passes * tokens * layout.setting.model.d_model
-        fed = layout.tokens if layout.setting.model.experts is None else ExpertLayout(layout).busiest
-        widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * fed * layout.ff_width)
+        fed = layout.tokens if layout.setting.model.routed is None else ExpertLayout(layout).busiest
+        wide = fed * layout.ff_width + layout.tokens * layout.shared_width
+        widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
         copies = expert_copy_bytes(layout, which)
@@ -183,6 +184,8 @@ class StepWork:
     def loss(self) -> Floats:
         """Head and softmax: a chunk's logits, and while they are there their gradient and its two products."""
         layout = self.layout
+        if layout.outside is None:
+            return np.zeros(len(layout.table))
         model = layout.setting.model
         products = self._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
         logits = 4.0 * layout.tokens * layout.vocab_width
@@ -192,7 +195,9 @@ class StepWork:
     @cached_property
     def optimizer(self) -> Floats:
         """AdamW over a device's shard, and the sums of gradients over microbatches."""
-        layout = self.layout
+        layout = self.layout.outside
+        if layout is None:
+            return np.zeros(len(self.layout.table))
         elements = layout.setting.model.parameters / layout.state_shards
         update = elements / layout.optimizer_shards * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
         sums = 12.0 * elements * np.where(layout.microbatches > 1, layout.microbatches, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -40,6 +40,39 @@ class Term:
     def used(self) -> Bools:
         """Rows that make at least one call."""
         return self.calls > 0
+
+
+def merged(terms: list[Term]) -> list[Term]:
+    """One term for several that differ in their calls alone: layers of unlike kinds have some collectives in common.
+
+    Parameters
+    ----------
+    terms : list of Term
+        Bytes [bytes per call], calls [per step].
+
+    Returns
+    -------
+    list of Term
+        In the order of the first of each; calls [per step] added up.
+
+    Notes
+    -----
+    Source: docs/step.md, layers of several kinds.
+    """
+    found: list[Term] = []
+    for term in terms:
+        same = next((index for index, other in enumerate(found) if _alike(term, other)), None)
+        if same is None:
+            found.append(term)
+        else:
+            found[same] = replace(term, calls=found[same].calls + term.calls)
+    return found
+
+
+def _alike(one: Term, other: Term) -> bool:
+    names = "op", "axes", "purpose", "schedule", "part"
+    sizes = ((one.bytes, other.bytes), (one.moved, other.moved))
+    return all(getattr(one, name) == getattr(other, name) for name in names) and all(np.array_equal(*pair) for pair in sizes)
 
 
 def on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,15 @@ class Experts(Frozen):
     """F of one routed expert."""
     normalized: bool = True
     """Whether the weights of a token's k experts are scaled to sum to one."""
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    """Of the router's products, over all experts or each for itself; an expert's weight is its score."""
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    """What all weights are multiplied by at last."""
+    groups: Annotated[int, Field(gt=0, le=65536)] = 1
+    """Groups of neighbouring experts; a token's experts are all of its best ``groups_chosen``."""
+    groups_chosen: Annotated[int, Field(gt=0, le=65536)] = 1
+    group_best: Literal[1, 2] = 1
+    """A group is as good as its best expert, or as the sum of its best two."""
     shared_d_ff: Annotated[int, Field(ge=0, le=10**8)] = 0
     """Width of all experts together that every token meets."""
     shared_gate: bool = False
@@ -38,6 +47,16 @@ class Experts(Frozen):
     def _consistent(self) -> Self:
         if self.active > self.count:
             raise ValueError(f"active={self.active} is more than count={self.count} experts")
+        if self.count % self.groups or self.groups_chosen > self.groups:
+            raise ValueError(
+                f"groups={self.groups} must divide count={self.count}, and groups_chosen={self.groups_chosen} be of them"
+            )
+        size = self.count // self.groups
+        if self.active > self.groups_chosen * size or self.group_best > size:
+            raise ValueError(
+                f"groups_chosen={self.groups_chosen} groups of {size} experts: active={self.active} must be among them, and"
+                f" group_best={self.group_best} at most {size}"
+            )
         if self.shared_gate and not self.shared_d_ff:
             raise ValueError("shared_gate=true weighs shared experts, and shared_d_ff=0 says that there are none")
         return self

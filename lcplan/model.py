@@ -12,7 +12,7 @@ from lcplan.frozen import Frozen
 from lcplan.layers import LayerKind, LayerRun, runs_of
 
 Family = Literal[
-    "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"
+    "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"
 ]
 Count = Annotated[int, Field(gt=0, le=10**8)]
 
@@ -96,14 +96,20 @@ class ModelSpec(Frozen):
         return 2 if self.mlp == "gated" else 1
 
     @property
+    def widths(self) -> dict[str, int]:
+        """Widths of feed-forwards that some layer has, by the name of the field."""
+        dense = {"d_ff": self.d_ff} if self.expert_layers < self.layers else {}
+        if self.routed is None:
+            return dense
+        shared = {"experts.shared_d_ff": self.routed.shared_d_ff} if self.routed.shared_d_ff else {}
+        return {**dense, "experts.d_ff": self.routed.d_ff, **shared}
+
+    @property
     def not_planned(self) -> tuple[str, ...]:
         """Why the model is counted but cannot be planned; empty where it can."""
         parts = ["multi-head latent attention"] if self.latent else []
         parts += ["attention sinks"] if self.attention_sinks else []
         if self.experts is not None:
-            some = self.expert_layers < self.layers
-            parts += [f"{self.layers - self.expert_layers} of {self.layers} layers without experts"] if some else []
-            parts += ["shared experts"] if self.experts.shared_d_ff else []
             parts += ["biases of experts"] if self.experts.bias or self.experts.router_bias else []
         return (*parts, *self.unplanned)
 

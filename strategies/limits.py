@@ -31,7 +31,7 @@ def _divides(part: tuple[str, int], whole: tuple[str, int], *, hint: str) -> Ite
 def _mesh(spec: StepSpec) -> Iterator[str]:
     model, mesh, workload = spec.model, spec.strategy.mesh, spec.workload
     tensor = "tensor", mesh.tensor
-    for dim, size in (("heads", model.heads), _width(spec), ("vocab", model.vocab)):
+    for dim, size in (("heads", model.heads), *model.widths.items(), ("vocab", model.vocab)):
         yield from _divides(tensor, (dim, size), hint="choose a tensor size that divides it")
     if model.kv_heads % mesh.tensor and mesh.tensor % model.kv_heads:
         yield f"tensor={mesh.tensor} neither divides kv_heads={model.kv_heads} nor is a multiple of it; choose one that does"
@@ -53,12 +53,6 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     yield from _divides(
         tensor, ("tokens of a microbatch on a context rank", tokens), hint="the residual stream is split over tensor"
     )
-
-
-def _width(spec: StepSpec) -> tuple[str, int]:
-    """What tensor splits of the feed-forward, by name."""
-    experts = spec.model.experts
-    return ("d_ff", spec.model.d_ff) if experts is None else ("experts.d_ff", experts.d_ff)
 
 
 def _exchange(spec: StepSpec) -> Iterator[str]:

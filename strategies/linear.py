@@ -87,7 +87,9 @@ def _column_forward(h_RD: Float[Array, "R D"], shards: Shards, *, how: tuple[Gat
 def _column_backward(residuals: Any, dys: Columns, *, how: tuple[Gather, ...]) -> tuple[Float[Array, "R D"], Shards]:
     h_UD, weights = residuals
     dh_RD = reduce_scatter(sum(_flat(dy) @ _flat(weight).T for dy, weight in zip(dys, weights, strict=True)), TENSOR)
-    dweights = [_gradient(h_UD, dy, like=weight, how=gather) for gather, weight, dy in zip(how, weights, dys, strict=True)]
+    dweights = [
+        weight_gradient(h_UD, dy, like=weight, how=gather) for gather, weight, dy in zip(how, weights, dys, strict=True)
+    ]
     return _distributed(dh_RD, dweights, how=how)
 
 
@@ -140,7 +142,9 @@ def _row_backward(
 ) -> tuple[Float[Array, "U ..."], Float[Array, "d ..."]]:
     y, weight = residuals
     dx_UD = all_gather(dx_RD, TENSOR)
-    dx_UD, dweight = lax.optimization_barrier((dx_UD, _gradient(dx_UD, y, like=weight, how=how)))  # y ends before dy begins
+    dx_UD, dweight = lax.optimization_barrier(
+        (dx_UD, weight_gradient(dx_UD, y, like=weight, how=how))
+    )  # y ends before dy begins
     return (dx_UD @ _flat(weight)).reshape(y.shape), how.distribute(dweight)
 
 
@@ -156,7 +160,7 @@ def _ring_row_backward(
 ) -> tuple[Pieces, Float[Array, "d ..."]]:
     """The cotangent's pieces travel beside the products that make the weight's gradient."""
     y, weight = residuals
-    dxs, parts = visited(dx_RD, lambda offset, piece: _gradient(piece, y[offset], like=weight, how=how), ways=ways)
+    dxs, parts = visited(dx_RD, lambda offset, piece: weight_gradient(piece, y[offset], like=weight, how=how), ways=ways)
     dxs, dweight = lax.optimization_barrier((dxs, sum(parts[1:], start=parts[0])))
     return tuple(_times(dx, weight) for dx in dxs), how.distribute(dweight)
 
@@ -166,11 +170,11 @@ def _times(h_RD: Float[Array, "R D"], weight: Float[Array, "D ..."]) -> Float[Ar
 
 
 def _ring_gradient(pieces: Pieces, dys: Pieces, *, like: Float[Array, "D ..."], how: Gather) -> Float[Array, "D ..."]:
-    parts = [_gradient(piece, dy, like=like, how=how) for piece, dy in zip(pieces, dys, strict=True)]
+    parts = [weight_gradient(piece, dy, like=like, how=how) for piece, dy in zip(pieces, dys, strict=True)]
     return sum(parts[1:], start=parts[0])
 
 
-def _gradient(
+def weight_gradient(
     h_UD: Float[Array, "U D"], dy: Float[Array, "U ..."], *, like: Float[Array, "D ..."], how: Gather
 ) -> Float[Array, "D ..."]:
     """The whole gradient of a matrix, before any reduction.

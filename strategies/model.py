@@ -23,9 +23,10 @@ from strategies.loss import Hidden, Targets, vocabulary_loss
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.moe.layer import ExpertFeedForward
 from strategies.parameter import matrix, vector
-from strategies.remat import name, remat
+from strategies.remat import name
 from strategies.ring_matmul import Pieces, joined
 from strategies.rope import Angles, angles, rotate
+from strategies.runs import stacked_runs, through_runs
 from strategies.schemes import attend
 from strategies.schemes.layout import local_positions
 from strategies.spec import StepSpec
@@ -138,7 +139,7 @@ class Layer(nnx.Module):
 
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.attention = Attention(spec, rngs)
-        self.feed_forward = FeedForward(spec, rngs) if spec.model.experts is None else ExpertFeedForward(spec, rngs)
+        self.feed_forward = FeedForward(spec, rngs) if spec.model.routed is None else ExpertFeedForward(spec, rngs)
 
     def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
         """The residual stream, one layer on; and with experts the rows of this rank's tokens that found no room.
@@ -158,13 +159,13 @@ class Layer(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Embedding, L layers with their parameters stacked on a leading dim, final norm, head."""
+    """Embedding, L layers with their parameters stacked on a leading dim (``strategies.runs``), final norm, head."""
 
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.spec = spec
         model = spec.model
         self.embedding = matrix(rngs, model.vocab, model.d_model)
-        self.layers = _stack(spec, rngs)
+        self.layers = stacked_runs(spec, rngs, make=Layer)
         self.norm = vector(model.d_model, fill=1.0)
         self.head = None if model.tied_embeddings else matrix(rngs, model.vocab, model.d_model)
 
@@ -177,26 +178,11 @@ class Decoder(nnx.Module):
         head = self.embedding if self.head is None else self.head
         chunk = spec.strategy.loss_chunk_tokens
         loss = vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
-        return loss, None if dropped is None else dropped.sum()
+        return loss, dropped
 
-    def _hidden(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Float[Array, " L"] | None]:
-        """Through all layers, one at a time. The scan's carry is all that a layer leaves behind, but for what remat keeps."""
+    def _hidden(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
+        """Through all layers, one at a time."""
         spec = self.spec
         positions = local_positions(spec.strategy, spec.local_seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions)
-        graph, shards = nnx.split(self.layers)
-
-        def layer(x_RD: Array, shards: nnx.State) -> tuple[Array, Array | None]:
-            after, dropped = nnx.merge(graph, shards)(x_RD, rope)
-            return after, dropped
-
-        return lax.scan(remat(layer, spec.strategy.remat), x_RD, shards)
-
-
-def _stack(spec: StepSpec, rngs: nnx.Rngs) -> Any:
-    @nnx.split_rngs(splits=spec.model.layers)
-    @nnx.vmap(in_axes=0, out_axes=0)
-    def layers(rngs: nnx.Rngs) -> Layer:
-        return Layer(spec, rngs)
-
-    return layers(rngs)
+        return through_runs(self.layers, x_RD, lambda layer, x_RD: layer(x_RD, rope), spec=spec)

@@ -28,6 +28,9 @@ SPLIT = {
     "expert_gate": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
     "expert_up": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
     "expert_down": P(EXPERT_STATE_AXES, EXPERT, TENSOR),  # D E F
+    "shared_gate": P(STATE_AXES, TENSOR),  # D F
+    "shared_up": P(STATE_AXES, TENSOR),  # D F
+    "shared_down": P(STATE_AXES, TENSOR),  # D F
     "query_bias": P(TENSOR),  # N H
     "key_value_bias": P(None, TENSOR),  # 2 K H
     "gate_bias": P(TENSOR),  # F

@@ -126,7 +126,7 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
     layers = keys.whole("num_hidden_layers", largest=LARGEST_LAYERS)
     bias = {field: _bias(keys, family, rule=getattr(family, field)) for field in ("qkv_bias", "out_bias", "mlp_bias")}
     experts = read_experts(keys, family.experts, layers=layers) if family.experts else None
-    latent = family.experts == "deepseek"
+    latent = family.experts in ("deepseek_v2", "deepseek_v3")
     return {
         "family": family.spec_family,
         "experts": experts,

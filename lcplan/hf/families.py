@@ -36,15 +36,15 @@ class Family:
     """``rope_type`` values that the class computes as ModelSpec's Rope says."""
     ignored: tuple[str, ...] = ()
     """Keys that would change another class but that this one does not read."""
-    experts: Literal["mixtral", "qwen3_moe", "gpt_oss", "deepseek", "llama4"] | None = None
+    experts: Literal["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"] | None = None
     """How the class states its experts (lcplan.hf.experts)."""
     counted_only: tuple[str, ...] = ()
     """What of the class the step does not compute: such a model is counted exactly, but not planned."""
 
 
 _DEEPSEEK = (
-    "rope_scaling", "rope_parameters", "rope_interleave", "head_dim", "topk_method", "topk_group", "n_group", "scoring_func",
-    "routed_scaling_factor", "aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits", "num_nextn_predict_layers",
+    "rope_scaling", "rope_parameters", "rope_interleave", "head_dim", "topk_group", "n_group", "aux_loss_alpha",
+    "seq_aux", "ep_size", "output_router_logits", "num_nextn_predict_layers",
 )  # fmt: skip
 _LLAMA4 = (
     "rope_scaling", "rope_parameters", "use_qk_norm", "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval",
@@ -90,6 +90,16 @@ FAMILIES: dict[str, Family] = {
         experts="mixtral",
         ignored=("output_router_logits",),
     ),
+    "qwen2_moe": Family(
+        "qwen2_moe",
+        ("Qwen2MoeForCausalLM",),
+        kv_heads=16,
+        window="with-flag",
+        window_default=4096,
+        qkv_bias=True,
+        experts="qwen2_moe",
+        ignored=("attention_bias", "output_router_logits"),
+    ),
     "qwen3_moe": Family(
         "qwen3_moe",
         ("Qwen3MoeForCausalLM",),
@@ -125,14 +135,9 @@ FAMILIES: dict[str, Family] = {
         ),
         counted_only=("layers that alternate between a sliding window and full attention", "clamped gates"),
     ),
-    "deepseek_v2": Family("deepseek_v2", ("DeepseekV2ForCausalLM",), experts="deepseek", ignored=_DEEPSEEK),
-    "deepseek_v3": Family(
-        "deepseek_v3",
-        ("DeepseekV3ForCausalLM",),
-        experts="deepseek",
-        ignored=_DEEPSEEK,
-        counted_only=("routing by groups of experts with a correction bias",),
-    ),
+    "deepseek_v2": Family("deepseek_v2", ("DeepseekV2ForCausalLM",), experts="deepseek_v2", ignored=_DEEPSEEK),
+    "kimi_k2": Family("deepseek_v3", ("DeepseekV3ForCausalLM",), experts="deepseek_v3", ignored=_DEEPSEEK),
+    "deepseek_v3": Family("deepseek_v3", ("DeepseekV3ForCausalLM",), experts="deepseek_v3", ignored=_DEEPSEEK),
     "llama4_text": Family(
         "llama4",
         ("Llama4ForCausalLM",),

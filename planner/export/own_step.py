@@ -151,7 +151,8 @@ def _kernel(job: Job, plan: Plan) -> str:
 
 
 def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
-    """PartitionSpec and dims of every split parameter, as source text; L is the scanned layers' dim (docs/step.md).
+    """PartitionSpec and dims of every split parameter, as source text; L is the dim of layers that are
+    scanned together (docs/step.md, layers of several kinds).
 
     Vectors that are not named lie whole on every device.
     """
@@ -166,8 +167,13 @@ def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
         "key_value": (key_value, "L D 2 K H"),
         "out": (f'P(None, {state}, "tensor")', "L D N H"),
     }
-    if model.experts is None:
-        return specs | dict.fromkeys(("gate", "up", "down"), (f'P(None, {state}, "tensor")', "L D F"))
-    router = {"router": ('P(None, ("fsdp", "context", "expert", "tensor"))', "L D E")}
+    wide = f'P(None, {state}, "tensor")', "L D F"
+    if model.expert_layers < model.layers:
+        specs |= dict.fromkeys(("gate", "up", "down"), wide)
+    if model.routed is None:
+        return specs
+    specs |= {"router": ('P(None, ("fsdp", "context", "expert", "tensor"))', "L D E")}
     expert = 'P(None, ("fsdp", "context"), "expert", "tensor")', "L D E F"
-    return specs | router | dict.fromkeys(("expert_gate", "expert_up", "expert_down"), expert)
+    specs |= dict.fromkeys(("expert_gate", "expert_up", "expert_down"), expert)
+    shared = ("shared_gate", "shared_up", "shared_down") if model.routed.shared_d_ff else ()
+    return specs | dict.fromkeys(shared, wide)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 import numpy as np
 
 from cost_models.setting import Setting
@@ -35,20 +37,14 @@ def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
 
 
 def _feed_forward(setting: Setting, table: StrategyTable) -> Mask:
-    return _width(setting)[1] % table.tensor != 0
-
-
-def _width(setting: Setting) -> tuple[str, int]:
-    """What tensor splits of the feed-forward, by name."""
-    experts = setting.model.experts
-    return ("d_ff", setting.model.d_ff) if experts is None else ("experts.d_ff", experts.d_ff)
+    return np.logical_or.reduce([width % table.tensor != 0 for width in setting.model.widths.values()])
 
 
 def _say_feed_forward(setting: Setting, strategy: Strategy) -> str:
-    model = setting.model
-    name, width = _width(setting)
-    ways = divisors_up_to(width, setting.hardware.domain_size)
-    return f"tensor={strategy.mesh.tensor} does not divide {name}={width} of {model.name}; use {ways}"
+    model, tensor = setting.model, strategy.mesh.tensor
+    name, width = next((name, width) for name, width in model.widths.items() if width % tensor)
+    ways = divisors_up_to(gcd(*model.widths.values()), setting.hardware.domain_size)
+    return f"tensor={tensor} does not divide {name}={width} of {model.name}; use {ways}"
 
 
 def _vocabulary(setting: Setting, table: StrategyTable) -> Mask:

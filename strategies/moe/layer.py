@@ -18,28 +18,33 @@ from strategies.moe.gather import Gathered
 from strategies.moe.interface import Dispatch
 from strategies.moe.room import Room
 from strategies.moe.router import choose
+from strategies.moe.shared import SharedOperands, through_shared, weighed
 from strategies.parameter import matrix, vector
 from strategies.spec import StepSpec
 
 
 class ExpertFeedForward(nnx.Module):
-    """RMSNorm, router, and for each token the weighted sum of its k experts' gated products."""
+    """RMSNorm, router, and for each token the weighted sum of its k experts' gated products, and what the shared ones add."""
 
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.spec = spec
-        model, experts = spec.model, spec.model.experts
+        model, experts = spec.model, spec.model.routed
         assert experts is not None
         self.norm = vector(model.d_model, fill=1.0)
         self.router = matrix(rngs, model.d_model, experts.count)
         shape = model.d_model, experts.count, experts.d_ff
         self.expert_gate, self.expert_up, self.expert_down = (matrix(rngs, *shape) for _ in range(3))
+        if experts.shared_d_ff:
+            wide = model.d_model, experts.shared_d_ff
+            self.shared_gate, self.shared_up, self.shared_down = (matrix(rngs, *wide) for _ in range(3))
+        self.shared_weight = vector(model.d_model) if experts.shared_gate else None
 
     def __call__(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Int[Array, ""]]:
         """What the experts add to the residual stream, and how many rows of this rank's tokens found no room.
 
-        Rows are gathered over tensor for the router and the experts together; every tensor rank routes them alike.
+        Rows are gathered over tensor for the router and all experts together; every tensor rank routes them alike.
         """
-        spec, experts = self.spec, self.spec.model.experts
+        spec, experts = self.spec, self.spec.model.routed
         assert experts is not None
         h_UD = all_gather(rms_norm(x_RD, self.norm[...], eps=spec.model.norm_eps), TENSOR)
         everywhere = Gather(spec.numerics, axes=(*STATE_AXES, TENSOR))
@@ -48,7 +53,15 @@ class ExpertFeedForward(nnx.Module):
         operands = Operands(h_UD, choice.weights_Uk, self.expert_gate[...], self.expert_up[...], self.expert_down[...])
         how = How(Gather(spec.numerics, axes=EXPERT_STATE_AXES), ACTIVATIONS[spec.model.activation])
         y_UD = through_experts(operands, dispatch, how=how)
+        if experts.shared_d_ff:
+            y_UD = y_UD + self._shared(h_UD)
         return reduce_scatter(y_UD, TENSOR), dispatch.dropped().astype(jnp.float32)
+
+    def _shared(self, h_UD: Float[Array, "U D"]) -> Float[Array, "U D"]:
+        """What the experts that every token meets add, this tensor rank's share."""
+        weights_U = None if self.shared_weight is None else weighed(h_UD, self.shared_weight[...])
+        operands = SharedOperands(h_UD, weights_U, self.shared_gate[...], self.shared_up[...], self.shared_down[...])
+        return through_shared(operands, how=How(Gather(self.spec.numerics), ACTIVATIONS[self.spec.model.activation]))
 
 
 def _dispatch(spec: StepSpec, experts_Uk: Int[Array, "U k"]) -> Dispatch:

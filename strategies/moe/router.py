@@ -26,12 +26,23 @@ class Choice(NamedTuple):
 
 
 def choose(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, experts: Experts, how: Gather) -> Choice:
-    """Softmax over all experts in fp32, the k largest, scaled to sum to one where the model does that."""
-    probabilities = jax.nn.softmax(_logits(h_UD, shard, how=how), axis=-1)
-    weights_Uk, experts_Uk = lax.top_k(probabilities, experts.active)
+    """Scores of all experts in fp32, the k best of the best groups, scaled to sum to one where the model does that."""
+    logits_UE = _logits(h_UD, shard, how=how)
+    scores_UE = jax.nn.softmax(logits_UE, axis=-1) if experts.scores == "softmax" else jax.nn.sigmoid(logits_UE)
+    weights_Uk, experts_Uk = lax.top_k(_of_best_groups(scores_UE, experts), experts.active)
     if experts.normalized:
         weights_Uk = weights_Uk / weights_Uk.sum(axis=-1, keepdims=True)
-    return Choice(experts_Uk, weights_Uk)
+    return Choice(experts_Uk, weights_Uk if experts.scale == 1.0 else experts.scale * weights_Uk)
+
+
+def _of_best_groups(scores_UE: Float[Array, "U E"], experts: Experts) -> Float[Array, "U E"]:
+    """Scores of experts in each token's best groups; below all others in the rest."""
+    if experts.groups == experts.groups_chosen:
+        return scores_UE
+    grouped = scores_UE.reshape(scores_UE.shape[0], experts.groups, -1)
+    best = lax.top_k(lax.stop_gradient(grouped), experts.group_best)[0].sum(axis=-1)
+    chosen = jax.nn.one_hot(lax.top_k(best, experts.groups_chosen)[1], experts.groups, dtype=jnp.bool_).any(axis=1)
+    return jnp.where(chosen[..., None], grouped, -jnp.inf).reshape(scores_UE.shape)
 
 
 def _logits(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, how: Gather) -> Float[Array, "U E"]:

@@ -115,7 +115,7 @@ def test_parts_are_those_of_the_largest_moment(toy, remat, context, tensor, micr
     held = memory(toy, remat=remat, mesh={"context": context, "tensor": tensor}, microbatches=microbatches)
     parts, total, phase = held.parts()
     assert set(parts) == set(MEMORY_PARTS)
-    moments = {name: float(sum(sizes.values())[0]) for name, sizes in held.phases().items()}
+    moments = {name: float(sum(sizes.values())[0]) for name, sizes in held.phases()}
     assert moments[PHASES[phase[0]]] == max(moments.values())
     assert sum(parts.values())[0] == pytest.approx(float(total[0]))
 

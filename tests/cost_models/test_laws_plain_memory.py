@@ -26,7 +26,7 @@ def law_of(remat="full", *, seq_len=16384):
 def test_the_loss_binds_with_the_layers_gradients_beside_it():
     law = law_of()
     assert isinstance(law, PlainMemory)
-    held = {name: size[0] for name, size in law.phases()["loss"].items()}
+    held = {name: size[0] for name, size in dict(law.phases())["loss"].items()}
     assert held["grads"] == pytest.approx(4 * (2 * LAYER + HEAD), rel=1e-3)  # fp32; vectors are the rest
     assert held["saved_activations"] == 2 * 2 * 16384 * 4096  # two layers' inputs, bf16
     assert held["working_set"] == 3 * 2 * 16384 * 4096
@@ -38,7 +38,7 @@ def test_nothing_rematerialised_keeps_what_xla_showed_and_no_early_zeros():
     # of a token and layer: 6 F, 2 D, 3 N H and 2 K H in bf16, 4 D in fp32; and each layer's weights in bf16
     token = 2 * (6 * 14336 + 2 * 4096 + 3 * 4096 + 2 * 1024) + 4 * 4 * 4096
     assert law.saved_activations[0] == 2 * (16384 * token + 2 * LAYER)
-    assert law.phases()["loss"]["grads"][0] == pytest.approx(4 * HEAD)
+    assert dict(law.phases())["loss"]["grads"][0] == pytest.approx(4 * HEAD)
 
 
 def test_remat_orders_memory_and_length_raises_it():

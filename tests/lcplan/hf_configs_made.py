@@ -32,7 +32,7 @@ CLASSES = {
     "Yi": "YiForCausalLM",
 }
 TYPES = "llama, mistral, qwen2, qwen3, phi3, internlm, internlm2, yi, "
-TYPES += "mixtral, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, llama4_text"
+TYPES += "mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, kimi_k2, deepseek_v3, llama4_text"
 
 
 def config(model_type="llama", drop=(), **changes):

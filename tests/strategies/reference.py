@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import sqrt
 from typing import Any
 
@@ -26,13 +27,22 @@ def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, mod
 def reference_logits(params: Params, tokens: jax.Array, *, model: ModelSpec) -> jax.Array:
     """Logits of the token after each."""
     x = params["embedding"][tokens]
-    for index in range(model.layers):
-        layer = jax.tree.map(lambda stacked, index=index: stacked[index], params["layers"])
-        x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], model), model)
-        feed_forward = _feed_forward if model.experts is None else _experts
-        x = x + feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], model), model)
+    for kind, layer in _layers(params["layers"], model):
+        x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], kind), kind)
+        feed_forward = _experts if "router" in layer["feed_forward"] else _feed_forward
+        x = x + feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], kind), kind)
     head = params.get("head", params["embedding"])
     return jnp.einsum("btd,vd->btv", _norm(x, params["norm"], model), head)
+
+
+def _layers(stacks: Any, model: ModelSpec) -> Iterator[tuple[ModelSpec, Params]]:
+    """Every layer in order, with the model as its kind sees it; stacks of layers by run and by place in its period."""
+    if len(model.layer_kinds) == 1:
+        stacks = {0: {0: stacks}}
+    for (period, repeats), places in zip(model.layer_runs, stacks.values(), strict=True):
+        for turn in range(repeats):
+            for kind, stack in zip(period, places.values(), strict=True):
+                yield model.of_kind(kind), jax.tree.map(lambda stacked, turn=turn: stacked[turn], stack)
 
 
 def _norm(x: jax.Array, weight: jax.Array, model: ModelSpec) -> jax.Array:
@@ -80,16 +90,28 @@ def _feed_forward(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
 def _experts(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
     """Every expert for every token, one after another, weighted; zero where the token did not choose it."""
     experts = model.experts
-    probabilities = jax.nn.softmax(h @ layer["router"], axis=-1)
-    kth = -jnp.sort(-probabilities, axis=-1)[..., experts.active - 1, None]
-    weights = jnp.where(probabilities >= kth, probabilities, 0)
+    logits = h @ layer["router"]
+    scores = jax.nn.softmax(logits, axis=-1) if experts.scores == "softmax" else 1 / (1 + jnp.exp(-logits))
+    groups = jnp.split(scores, experts.groups, axis=-1)
+    best = jnp.stack([jnp.sort(group, axis=-1)[..., -experts.group_best :].sum(axis=-1) for group in groups], axis=-1)
+    good = best >= jnp.sort(best, axis=-1)[..., -experts.groups_chosen, None]
+    allowed = jnp.where(jnp.repeat(good, experts.count // experts.groups, axis=-1), scores, -1)
+    kth = jnp.sort(allowed, axis=-1)[..., -experts.active, None]
+    weights = jnp.where(allowed >= kth, scores, 0)
     if experts.normalized:
         weights = weights / weights.sum(axis=-1, keepdims=True)
+    weights = weights * experts.scale
     total = jnp.zeros_like(h)
     for index in range(experts.count):
         gate, up, down = (layer[f"expert_{name}"][:, index] for name in ("gate", "up", "down"))
         total += weights[..., index, None] * ((_ACTIVATIONS[model.activation](h @ gate) * (h @ up)) @ down.T)
-    return total
+    return total + _shared(layer, h, model) if experts.shared_d_ff else total
+
+
+def _shared(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
+    """What every token meets."""
+    x = (_ACTIVATIONS[model.activation](h @ layer["shared_gate"]) * (h @ layer["shared_up"])) @ layer["shared_down"].T
+    return x / (1 + jnp.exp(-(h @ layer["shared_weight"])))[..., None] if model.experts.shared_gate else x
 
 
 _ACTIVATIONS = {

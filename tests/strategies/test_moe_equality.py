@@ -13,6 +13,28 @@ QWEN = ModelSpec(
 )  # fmt: skip
 UNSCALED = QWEN.model_copy(update={"experts": Experts(count=8, active=2, d_ff=24, normalized=False)})
 
+SHARED = QWEN.model_copy(update={"experts": Experts(count=8, active=2, d_ff=24, shared_d_ff=40)})
+WEIGHED = QWEN.model_copy(
+    update={"experts": Experts(count=8, active=2, d_ff=24, shared_d_ff=40, shared_gate=True, normalized=False)}
+)
+DENSE_FIRST = QWEN.model_copy(
+    update={
+        "name": "as DeepSeek-V3",
+        "layers": 3,
+        "experts": Experts(
+            count=8, active=3, d_ff=24, shared_d_ff=8, shared_gate=True, first_dense=1,
+            scores="sigmoid", scale=2.5, groups=4, groups_chosen=2, group_best=2,
+        ),
+    }
+)  # fmt: skip
+IN_TURN = QWEN.model_copy(
+    update={
+        "name": "in turn",
+        "layers": 5,
+        "experts": Experts(count=4, active=1, d_ff=24, every=2, normalized=False, groups=2),
+    }
+)
+
 
 def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zigzag", **mesh):
     return Strategy(
@@ -28,6 +50,8 @@ FAST = [
     (UNSCALED, strategy(expert=2, context=2, fsdp=2, remat="none")),
     (QWEN, strategy("capacity", expert=4, context=2)),
     (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
+    (DENSE_FIRST, strategy(expert=2, context=2, tensor=2)),
+    (IN_TURN, strategy(expert=4, tensor=2, remat="minimal")),
 ]
 SLOW = [
     (QWEN, strategy(expert=2, data=2, tensor=2, remat="minimal")),
@@ -36,6 +60,13 @@ SLOW = [
     (UNSCALED, strategy("gather", expert=4, fsdp=2, remat="none")),
     (QWEN, strategy(expert=2, context=2, fsdp=2, microbatches=2, scheme="ulysses")),
     (QWEN, strategy(context=4, tensor=2, remat="none")),  # experts whole on every rank
+    (SHARED, strategy(expert=2, context=2, tensor=2)),
+    (SHARED, strategy(expert=4, fsdp=2, remat="none")),
+    (WEIGHED, strategy("capacity", expert=2, tensor=2, fsdp=2, remat="none")),
+    (WEIGHED, strategy("gather", expert=2, context=2, tensor=2, microbatches=2)),
+    (DENSE_FIRST, strategy(expert=2, fsdp=2, context=2, remat="none", microbatches=2)),
+    (DENSE_FIRST, strategy(tensor=2, data=2, context=2, remat="save-qkv")),
+    (IN_TURN, strategy("capacity", expert=2, context=4, remat="dots")),
 ]
 
 
