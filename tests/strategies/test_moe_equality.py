@@ -51,9 +51,9 @@ FAST = [
     (QWEN, strategy("capacity", expert=4, context=2)),
     (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
     (DENSE_FIRST, strategy(expert=2, context=2, tensor=2)),
-    (IN_TURN, strategy(expert=4, tensor=2, remat="minimal")),
 ]
 SLOW = [
+    (IN_TURN, strategy(expert=4, tensor=2, remat="minimal")),
     (QWEN, strategy(expert=2, data=2, tensor=2, remat="minimal")),
     (UNSCALED, strategy(expert=2, tensor=4, remat="none")),  # two tensor ranks share a KV head
     (UNSCALED, strategy("capacity", expert=2, fsdp=2, tensor=2, remat="none")),
