@@ -74,14 +74,15 @@ def _weights(layout: Layout) -> list[Term]:
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
     fed = model.shared_matrix_parameters if model.routed else model.dense_matrix_parameters
-    dense = model.attention_matrix_parameters + fed
+    dense = sum(model.attention_products.values()) + fed
     shared = (dense - spread * layout.kv_spread) / t
     apart = np.where(layout.kv_spread, spread, 0.0)
+    everywhere: tuple[AxisName, ...] = (*layout.weight_axes, "tensor")
+    kinds = [(layout.weight_axes, shared, "weights"), (everywhere, apart, "key-value-weights")]
+    if model.latent:
+        kinds.append((everywhere, np.full_like(apart, model.latent_parameters), "latent-weights"))
     terms = []
-    for axes, elements, name in (
-        (layout.weight_axes, shared, "weights"),
-        ((*layout.weight_axes, "tensor"), apart, "key-value-weights"),
-    ):
+    for axes, elements, name in kinds:
         calls = on(axes, passes, layout=layout) * (elements > 0)
         terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * calls, "prefetch"))
         terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, calls, "behind-backward"))
@@ -107,19 +108,33 @@ def _stream(layout: Layout) -> list[Term]:
     In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's stay.
     """
     tensor: tuple[AxisName, ...] = ("tensor",)
-    size = layout.activation_bytes * layout.tokens * layout.setting.model.d_model
+    model = layout.setting.model
+    size = layout.activation_bytes * layout.tokens * model.d_model
     layers = layout.setting.model.layers * layout.microbatches
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
     whole = 1.0 - layout.ring_matmuls
+    latent = layers if model.latent else 0.0
     embedding = 0.0 if layout.outside is None else layout.microbatches
-    gathers = on(tensor, whole * inputs * layers + embedding, layout=layout)
-    scatters = on(tensor, whole * (4 + again) * layers + embedding, layout=layout)
+    gathers = on(tensor, whole * inputs * layers + embedding - 2.0 * latent, layout=layout)
+    scatters = on(tensor, whole * (4 + again) * layers + embedding - latent, layout=layout)
     hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
-    return [
+    terms = [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
         Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),
         Term("collective-permute", tensor, STREAM_RING, size / layout.tensor, hops, "ring"),
+    ]
+    return [*terms, *_compressed(layout, latent)] if model.latent else terms
+
+
+def _compressed(layout: Layout, layers: Floats | float) -> list[Term]:
+    """Latent attention compresses a device's own rows and gathers what is left: forward and again, and a scatter back."""
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    size = layout.activation_bytes * layout.tokens * layout.setting.model.attended_width
+    calls = on(tensor, layers, layout=layout)
+    return [
+        Term("all-gather", tensor, "stream", size, 2.0 * calls, "exposed"),
+        Term("reduce-scatter", tensor, "stream", size, calls, "exposed"),
     ]
 
 

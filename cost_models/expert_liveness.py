@@ -66,5 +66,5 @@ class ExpertBackward(LayerBackward):
     def _matrices(self) -> Floats:
         """Elements of all matrices of a layer once gathered: the router is whole on every tensor rank."""
         model = self.layout.setting.model
-        dense = (model.attention_matrix_parameters + model.shared_matrix_parameters) / self.layout.tensor
-        return dense + self.part.matrices + self.part.router
+        dense = (sum(model.attention_products.values()) + model.shared_matrix_parameters) / self.layout.tensor
+        return dense + model.latent_parameters + self.part.matrices + self.part.router

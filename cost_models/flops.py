@@ -159,16 +159,13 @@ def _recomputed(layout: Layout) -> Floats:
     experts = model.routed
     width = model.d_ff if experts is None else experts.active * experts.d_ff + experts.shared_d_ff
     sizes = {
-        "query": model.heads * model.head_dim,
-        "key": model.kv_heads * model.head_dim,
-        "value": model.kv_heads * model.head_dim,
-        "attention_out": model.heads * model.head_dim,
-        "gate": (model.up_matrices - 1) * width,
-        "up": width,
+        **model.attention_products,
+        "gate": model.d_model * (model.up_matrices - 1) * width,
+        "up": model.d_model * width,
     }
-    total = np.full(len(layout.table), float(model.router_parameters))
-    for name, width in sizes.items():
-        total = total + float(model.d_model * width) * ~layout.saves(name)
+    total = np.full(len(layout.table), float(model.router_parameters + model.latent_parameters))
+    for name, elements in sizes.items():
+        total = total + float(elements) * ~layout.saves(name)
     if layout.setting.program.repeats == "whole-layer":
         last = float(model.d_model * width)
         total = total + (total == model.active_layer_matrix_parameters - last) * last

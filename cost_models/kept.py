@@ -32,11 +32,13 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
     """
     stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
     token = layout.activation_bytes * layout.tokens
+    model = layout.setting.model
+    key, value = model.key_dim / model.head_dim, model.value_dim / model.head_dim
     sizes: dict[str, Floats] = {
-        "query": token * layout.query_width,
-        "key": token * layout.kv_width,
-        "value": token * layout.kv_width,
-        "context": token * layout.query_width,
+        "query": token * layout.query_width * key,
+        "key": token * layout.kv_width * key,
+        "value": token * layout.kv_width * value,
+        "context": token * layout.query_width * value,
         "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
         "attention_out": stream,
         **_fed(layout),

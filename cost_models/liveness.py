@@ -75,7 +75,13 @@ class LayerBackward:
 
         Where a product's results are kept, its input is gathered only when the weight's gradient is due.
         """
-        return np.asarray(2.0 - self._keeps_up - self._keeps_qkv, dtype=np.float64)
+        return 1.0 - self._keeps_up + (1.0 - self._keeps_qkv) * self._attended
+
+    @property
+    def _attended(self) -> float:
+        """What attention's products are made from, over the residual stream: less of it where that is compressed first."""
+        model = self.layout.setting.model
+        return model.attended_width / model.d_model
 
     @cached_property
     def _shards(self) -> Floats:
@@ -112,7 +118,7 @@ class LayerBackward:
         halves = chunked & ~layout.is_scheme("ring")
         sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
         kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
-        return kernel + (1.0 - self._keeps_qkv) * self.stream + self._shards
+        return kernel + (1.0 - self._keeps_qkv) * self._attended * self.stream + self._shards
 
     @cached_property
     def _scores(self) -> Floats | float:
@@ -150,7 +156,8 @@ class LayerBackward:
     @cached_property
     def _matrices(self) -> Floats:
         """Elements of all matrices of a layer: ``P_layer / t``."""
-        return self.layout.setting.model.layer_matrix_parameters / self.layout.tensor
+        model = self.layout.setting.model
+        return (model.layer_matrix_parameters - model.latent_parameters) / self.layout.tensor + model.latent_parameters
 
     @cached_property
     def _sharded(self) -> Bools:
@@ -165,8 +172,11 @@ class LayerBackward:
     def attention_weights(self) -> Floats:
         """What is left of them when attention runs backward: query, key and value."""
         layout = self.layout
-        columns = layout.query_width + 2.0 * layout.kv_width
-        return layout.gather_bytes * layout.setting.model.d_model * columns * self._sharded
+        model = layout.setting.model
+        if model.latent is None:
+            return layout.gather_bytes * model.d_model * (layout.query_width + 2.0 * layout.kv_width) * self._sharded
+        expanding = sum(model.attention_products.values()) - model.attention_products["attention_out"]
+        return layout.gather_bytes * (expanding / layout.tensor + model.latent_parameters) * self._sharded
 
     @cached_property
     def unreduced(self) -> Floats:
@@ -178,7 +188,7 @@ class LayerBackward:
         """The same when attention runs backward: this layer's feed-forward and output gradients are there."""
         layout = self.layout
         model = layout.setting.model
-        made = (model.up_matrices + 1) * self._fed + model.d_model * layout.query_width
+        made = (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
         return layout.reduce_bytes * (self._matrices + made) * self._sharded
 
     @cached_property

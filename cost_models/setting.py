@@ -18,6 +18,10 @@ SPLASH_LANES = 128
 CUDNN_LARGEST_HEAD_DIM = 128
 """cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
 
+CUDNN_UNLIKE_HEADS_CAPABILITY, CUDNN_LARGEST_UNLIKE_HEAD_DIM = (9, 0), 192
+"""Keys and values with heads of unlike size take cuDNN 9.10 and compute capability 9.0 (jax 0.10.1,
+_src/cudnn/fused_attention_stablehlo.py); DeepSeek's 192 and 128 are what that case is for."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -45,8 +49,18 @@ class Setting:
             return "unfused"
         if self.program.attention == "flash":
             return "cudnn" if self.hardware.kind == "gpu" else "splash"
+        if self.model.latent is not None:
+            return self._latent_kernel
         head_dim, half_precision = self.model.head_dim, self.workload.precision == "bf16"
         if self.hardware.kind == "tpu" and half_precision and head_dim % SPLASH_LANES == 0:
             return "splash"
         fits = half_precision and head_dim % 8 == 0 and head_dim <= CUDNN_LARGEST_HEAD_DIM
         return "cudnn" if self.hardware.kind == "gpu" and fits else "blockwise"
+
+    @property
+    def _latent_kernel(self) -> Kernel:
+        """That of latent attention, whose keys have more features than its values: from Hopper on cuDNN's takes both."""
+        gpu, dims = self.hardware.device.gpu, (self.model.key_dim, self.model.value_dim)
+        hopper = gpu is not None and gpu.compute_capability >= CUDNN_UNLIKE_HEADS_CAPABILITY
+        fits = all(dim % 8 == 0 and dim <= CUDNN_LARGEST_UNLIKE_HEAD_DIM for dim in dims)
+        return "cudnn" if hopper and fits and self.workload.precision == "bf16" else "blockwise"

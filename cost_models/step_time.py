@@ -37,7 +37,7 @@ TIME_PARTS: tuple[str, ...] = (
 )
 
 
-WEIGHTS = ("weights", "key-value-weights", "expert-matrices", "router")
+WEIGHTS = ("weights", "key-value-weights", "latent-weights", "expert-matrices", "router")
 """Purposes of the collectives of a layer's weights."""
 
 EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-choices")
@@ -81,14 +81,14 @@ class StepTime(StepWork):
         """Weights: what the products of a layer do not hide, and the first matrix, which nothing hides; tables in full."""
         model = self.layout.setting.model
         gathered = model.layer_matrix_parameters if model.routed is None else model.attention_matrix_parameters
-        first = model.d_model * model.head_dim * model.heads / gathered
+        first = model.attention_products["query"] / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
         windows = {"all-gather": self._beside * forward, "reduce-scatter": self._beside * self.layer_backward_gemm}
         for term, seconds in self.terms_with_seconds:
             if term.purpose in WEIGHTS:
                 # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
-                own = first if term.purpose in WEIGHTS[:2] else 0.0
+                own = first if term.purpose in WEIGHTS[:3] else 0.0
                 exposed = own * seconds + np.maximum((1 - own) * seconds - windows[term.op], 0.0)
                 total = total + term.calls * exposed
                 if model.routed is not None:

@@ -71,8 +71,10 @@ def merged(terms: list[Term]) -> list[Term]:
 
 def _alike(one: Term, other: Term) -> bool:
     names = "op", "axes", "purpose", "schedule", "part"
-    sizes = ((one.bytes, other.bytes), (one.moved, other.moved))
-    return all(getattr(one, name) == getattr(other, name) for name in names) and all(np.array_equal(*pair) for pair in sizes)
+    if any(getattr(one, name) != getattr(other, name) for name in names) or (one.moved is None) != (other.moved is None):
+        return False
+    moved = one.moved is None or other.moved is None or np.array_equal(one.moved, other.moved)
+    return moved and np.array_equal(one.bytes, other.bytes)
 
 
 def on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:

@@ -86,12 +86,27 @@ class LatentAttention(Frozen):
     """Features with RoPE; those of the key are one for all heads."""
     value_dim: Width
 
-    def matrix_parameters(self, d_model: int, heads: int) -> int:
-        """Of one layer: down and up for queries and for keys with values, and the output."""
-        query = heads * (self.nope_dim + self.rope_dim)
-        down_up = d_model * query if self.query_rank is None else self.query_rank * (d_model + query)
-        pair = d_model * (self.kv_rank + self.rope_dim) + self.kv_rank * heads * (self.nope_dim + self.value_dim)
-        return down_up + pair + heads * self.value_dim * d_model
+    @property
+    def key_dim(self) -> int:
+        """Features of a head's query, and of its key once expanded."""
+        return self.nope_dim + self.rope_dim
+
+    def compressed(self, d_model: int) -> int:
+        """Features that queries, keys and values are expanded from, one token's."""
+        return (self.query_rank or d_model) + self.kv_rank + self.rope_dim
+
+    def down_parameters(self, d_model: int) -> int:
+        """Of one layer: the matrices that compress."""
+        return d_model * ((self.query_rank or 0) + self.kv_rank + self.rope_dim)
+
+    def products(self, d_model: int, heads: int) -> dict[str, int]:
+        """Of one layer, by what each makes (lcplan.remat): the matrices that expand, and the output."""
+        return {
+            "query": (self.query_rank or d_model) * heads * self.key_dim,
+            "key": self.kv_rank * heads * self.nope_dim,
+            "value": self.kv_rank * heads * self.value_dim,
+            "attention_out": heads * self.value_dim * d_model,
+        }
 
     @property
     def vector_parameters(self) -> int:

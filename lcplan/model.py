@@ -64,7 +64,8 @@ class ModelSpec(Frozen):
     experts: Experts | None = None
     """A mixture of experts; ``d_ff`` is then the width of the layers that have none, if there are any."""
     latent: LatentAttention | None = None
-    """Multi-head latent attention; ``kv_heads`` and ``head_dim`` then say nothing."""
+    """Multi-head latent attention. A training step expands it to N heads of keys and values, so ``kv_heads`` is ``heads``; and
+    ``head_dim`` is the mean of a head's features of key and value, which makes N H the mean width of both products."""
     attention_sinks: bool = False
     """One learned logit a query head that takes part in the softmax (gpt-oss)."""
     unplanned: tuple[str, ...] = ()
@@ -81,6 +82,13 @@ class ModelSpec(Frozen):
     def _consistent(self) -> Self:
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads={self.kv_heads} does not divide heads={self.heads}")
+        if self.latent is not None:
+            mean = (self.latent.key_dim + self.latent.value_dim) / 2
+            if (self.kv_heads, self.head_dim) != (self.heads, mean):
+                raise ValueError(
+                    f"kv_heads={self.kv_heads} and head_dim={self.head_dim} of latent attention must be heads={self.heads} and"
+                    f" the mean of its key and value features, {mean:g}"
+                )
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} is odd; RoPE rotates pairs")
         return self
@@ -107,11 +115,15 @@ class ModelSpec(Frozen):
     @property
     def not_planned(self) -> tuple[str, ...]:
         """Why the model is counted but cannot be planned; empty where it can."""
-        parts = ["multi-head latent attention"] if self.latent else []
-        parts += ["attention sinks"] if self.attention_sinks else []
+        parts = ["attention sinks"] if self.attention_sinks else []
         if self.experts is not None:
             parts += ["biases of experts"] if self.experts.bias or self.experts.router_bias else []
         return (*parts, *self.unplanned)
+
+    @property
+    def not_built(self) -> tuple[str, ...]:
+        """What the laws price of the model but no step computes; empty where it can be compiled and timed."""
+        return ("multi-head latent attention",) if self.latent else ()
 
     @property
     def expert_layers(self) -> int:
@@ -159,9 +171,35 @@ class ModelSpec(Frozen):
     @cached_property
     def attention_matrix_parameters(self) -> int:
         """Parameters of one layer's q, k, v and o."""
+        return sum(self.attention_products.values()) + self.latent_parameters
+
+    @cached_property
+    def attention_products(self) -> dict[str, int]:
+        """Parameters of one layer's q, k, v and o by what each makes (lcplan.remat), heads split over tensor."""
         if self.latent is not None:
-            return self.latent.matrix_parameters(self.d_model, self.heads)
-        return self.d_model * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+            return self.latent.products(self.d_model, self.heads)
+        query, pair = self.d_model * self.heads * self.head_dim, self.d_model * self.kv_heads * self.head_dim
+        return {"query": query, "key": pair, "value": pair, "attention_out": query}
+
+    @property
+    def latent_parameters(self) -> int:
+        """Parameters of one layer's matrices that compress queries, keys and values; 0 without latent attention."""
+        return self.latent.down_parameters(self.d_model) if self.latent else 0
+
+    @property
+    def attended_width(self) -> int:
+        """Features of a token that queries, keys and values are made from once rows are gathered: D, or what is compressed."""
+        return self.latent.compressed(self.d_model) if self.latent else self.d_model
+
+    @property
+    def key_dim(self) -> int:
+        """Features of a head's query and key: H, but for latent attention."""
+        return self.latent.key_dim if self.latent else self.head_dim
+
+    @property
+    def value_dim(self) -> int:
+        """Features of a head's value and output: H, but for latent attention."""
+        return self.latent.value_dim if self.latent else self.head_dim
 
     @property
     def dense_matrix_parameters(self) -> int:

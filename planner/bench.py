@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
+from lcplan.errors import BadInputError
 from lcplan.measurement import Compiled
 from lcplan.rollout import RlWorkload
 from planner.analyse import setting_of
@@ -26,6 +27,21 @@ class Bench:
     toolchain: Toolchain
     limits: PoolLimits
     store: ResultStore | None = None
+
+    def check(self) -> None:
+        """That the request's model can be compiled and timed at all.
+
+        Raises
+        ------
+        BadInputError
+            No step computes it; what of it not.
+        """
+        model = self.request.model
+        if model.not_built:
+            raise BadInputError(
+                f"{model.name} is priced by the laws, but no step computes its {' and '.join(model.not_built)}, so there is"
+                " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
+            )
 
     def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Each candidate with its compile, held against the budget, as they finish; stored ones first."""
@@ -52,6 +68,7 @@ class Bench:
             yield candidate.with_timed(whole_step(timed, candidate, self.request))
 
     def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
+        self.check()
         request = self.request
         # Of an iteration the train step is compiled: it is the larger program.
         work = request.workload.train if isinstance(request.workload, RlWorkload) else request.workload

@@ -95,6 +95,11 @@ def _unpriced(request: SearchRequest) -> tuple[str, ...]:
 
 
 def default_stage(request: SearchRequest) -> Stage:
-    """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled."""
+    """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled.
+
+    Modelled where no step computes the model.
+    """
+    if request.model.not_built:
+        return "modelled"
     wanted = request.devices or request.hardware.devices
     return "timed" if devices_at_hand(request.hardware) >= wanted else "compiled"

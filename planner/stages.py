@@ -48,6 +48,8 @@ class Effort:
 def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
     """Enumerate, reject, estimate, prune; then compile and time the survivors as far as ``effort`` asks."""
     request = bench.request
+    if effort.stage != "modelled":
+        bench.check()
     offered = offer(bench.toolchain, request)
     analysis = analyse(request, offered.backends)
     watcher.stage("modelled", len(analysis.table))

@@ -107,6 +107,8 @@ def _features(spec: StepSpec) -> Iterator[str]:
         yield from _divides(("expert", strategy.mesh.expert), ("experts", model.experts.count), hint="ranks have whole experts")
         if strategy.sharding_mode != "manual" or strategy.collective_matmul != "off":
             yield f"experts of {model.name} are built for sharding_mode=manual and collective_matmul=off; use those"
+    if model.not_built:
+        yield f"model {model.name} is priced, not built; what no step computes: {', '.join(model.not_built)}"
     if model.not_planned:
         yield f"model {model.name} is counted, not planned; what the step does not have: {', '.join(model.not_planned)}"
     if model.mlp == "plain":

@@ -126,19 +126,21 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
     layers = keys.whole("num_hidden_layers", largest=LARGEST_LAYERS)
     bias = {field: _bias(keys, family, rule=getattr(family, field)) for field in ("qkv_bias", "out_bias", "mlp_bias")}
     experts = read_experts(keys, family.experts, layers=layers) if family.experts else None
-    latent = family.experts in ("deepseek_v2", "deepseek_v3")
+    latent = read_latent(keys) if family.experts in ("deepseek_v2", "deepseek_v3") else None
     return {
         "family": family.spec_family,
         "experts": experts,
-        "latent": read_latent(keys) if latent else None,
+        "latent": latent,
         "attention_sinks": family.experts == "gpt_oss",
         "unplanned": family.counted_only,
         "layers": layers,
         "d_model": d_model,
         "d_ff": keys.whole(_dense_width(keys), largest=LARGEST_SIZE),
         "heads": heads,
-        "kv_heads": _kv_heads(keys, family, heads=heads),
-        "head_dim": 128 if latent else _head_dim(keys, family, d_model=d_model, heads=heads),
+        "kv_heads": heads if latent else _kv_heads(keys, family, heads=heads),
+        "head_dim": (latent.key_dim + latent.value_dim) // 2
+        if latent
+        else _head_dim(keys, family, d_model=d_model, heads=heads),
         "vocab": keys.whole("vocab_size", largest=LARGEST_SIZE),
         "tied_embeddings": keys.flag("tie_word_embeddings", default=False),
         **bias,

@@ -26,11 +26,12 @@ def _say_one_token(setting: Setting, strategy: Strategy) -> str:
 
 
 def _dense(setting: Setting, table: StrategyTable) -> Mask:
-    return np.full(len(table), setting.model.experts is not None)
+    return np.full(len(table), setting.model.experts is not None or setting.model.latent is not None)
 
 
 def _say_dense(setting: Setting, strategy: Strategy) -> str:
-    return f"{setting.model.name} routes tokens to experts, through which decoding is not built; ask for a dense model"
+    what = "routes tokens to experts" if setting.model.experts else "has latent attention"
+    return f"{setting.model.name} {what}, through which decoding is not built; ask for a dense model"
 
 
 def _rows(setting: Setting, table: StrategyTable) -> Mask:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from lcplan.experts import LatentAttention
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
 
@@ -78,6 +79,30 @@ def _say_state(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _latent(setting: Setting, table: StrategyTable) -> Mask:
+    latent = setting.model.latent
+    if latent is None:
+        return np.zeros(len(table), dtype=np.bool_)
+    shards = table.fsdp * table.context * table.expert
+    return np.logical_or.reduce([rank % shards != 0 for rank in _ranks(latent)])
+
+
+def _ranks(latent: LatentAttention) -> tuple[int, ...]:
+    return (latent.kv_rank,) if latent.query_rank is None else (latent.query_rank, latent.kv_rank)
+
+
+def _say_latent(setting: Setting, strategy: Strategy) -> str:
+    latent, mesh = setting.model.latent, strategy.mesh
+    assert latent is not None
+    ranks = _ranks(latent)
+    names = " and ".join(f"{name}={rank}" for name, rank in zip(("query_rank", "kv_rank")[-len(ranks) :], ranks, strict=True))
+    return (
+        f"fsdp x context x expert = {mesh.fsdp * mesh.context * mesh.expert} does not divide {names} of {setting.model.name},"
+        " by which the matrices that expand queries, keys and values are split; "
+        f"use {divisors_up_to(gcd(*ranks), setting.hardware.devices)}"
+    )
+
+
 def _experts(setting: Setting, table: StrategyTable) -> Mask:
     experts = setting.model.experts
     return table.expert > 1 if experts is None else experts.count % table.expert != 0
@@ -125,6 +150,7 @@ SHARDING_RULES: tuple[Rule, ...] = (
     Rule("feed-forward", "mesh", _feed_forward, _say_feed_forward),
     Rule("vocabulary", "mesh", _vocabulary, _say_vocabulary),
     Rule("state-shards", "mesh", _state, _say_state),
+    Rule("latent-shards", "mesh", _latent, _say_latent),
     Rule("collective-matmul", "knob", _ring_matmul, _say_ring_matmul),
     Rule("experts", "mesh", _experts, _say_experts),
     Rule("expert-step", "knob", _expert_step, _say_expert_step),

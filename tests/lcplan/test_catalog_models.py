@@ -54,7 +54,7 @@ ACTIVE = {
     "deepseek-v3": 37e9,
     "llama4-scout": 17e9,
 }
-COUNTED_ONLY = {"gpt-oss-20b", "gpt-oss-120b", "deepseek-v3", "llama4-scout"}
+COUNTED_ONLY = {"gpt-oss-20b", "gpt-oss-120b", "llama4-scout"}
 TINY = {"llama-tiny", "llama-tiny-odd", "mistral-tiny", "qwen2.5-tiny", "qwen3-tiny", "qwen3-moe-tiny"}
 
 
@@ -161,4 +161,10 @@ def test_active_parameters_are_those_that_their_authors_state(name):
 
 def test_what_is_counted_but_not_planned_says_why():
     assert {name for name in model_names() if model(name).not_planned} == COUNTED_ONLY
-    assert model("deepseek-v3").not_planned == ("multi-head latent attention",)
+    assert model("gpt-oss-20b").not_planned[0] == "attention sinks"
+
+
+def test_what_is_priced_but_not_built_says_why():
+    assert {name: model(name).not_built for name in model_names() if model(name).not_built} == {
+        "deepseek-v3": ("multi-head latent attention",)
+    }

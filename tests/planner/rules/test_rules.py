@@ -47,6 +47,13 @@ CASES = [
     ("heads", {"model": "qwen2.5-7b"}, {"tensor": 8}, "tensor=8 does not divide heads=28", {"tensor": 4}),
     ("kv-heads", {"model": "qwen2.5-7b", "hw": "gb200-nvl72"}, {"tensor": 14}, "neither divides kv_heads=4", {"tensor": 28}),
     (
+        "latent-shards",
+        {"model": "deepseek-v3", "hw": "dgx-h100x128", "batch": 1024},
+        {"fsdp": 256, "expert": 4},
+        "fsdp x context x expert = 1024 does not divide query_rank=1536 and kv_rank=512 of deepseek-v3",
+        {"fsdp": 256, "expert": 2},
+    ),
+    (
         "collective-matmul",
         {},
         {"tensor": 4, "collective_matmul": "one-way", "sharding_mode": "auto"},
