@@ -18,6 +18,7 @@ from cost_models.kernels import (
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 from cost_models.unfused import unfused_seconds
+from cost_models.windows import Halo
 
 KEY_BLOCK = 1024.0
 """Keys of a block in strategies/kernels/blockwise.py [tokens]."""
@@ -78,7 +79,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
     ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
     Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
-    contiguous ring leave undone is time for the slowest, so its whole blocks count half.
+    contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
+    call on a rank's chunk with its halo (``cost_models.windows``), in proportion to the tiles that the window leaves.
 
     Parameters
     ----------
@@ -99,6 +101,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     Source: docs/step.md, schemes; rates in data/device_rates.json.
     """
     kernel = _Kernel(layout, rates, backward)
+    if layout.window is not None and layout.setting.kernel != "unfused":
+        return _windowed(layout, kernel)
     exchange = layout.exchange
     tokens, length, width = layout.tokens * exchange, layout.local_length * exchange, layout.query_width / exchange
     half = kernel.seconds(tokens, length / 2, width=width)
@@ -113,6 +117,14 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
     steps = RingSteps(first, later, layout.chunks - 1.0)
     return steps if program.gathered_calls == "each-chunk" else _gathered(layout, steps, kernel=kernel)
+
+
+def _windowed(layout: Layout, kernel: _Kernel) -> RingSteps:
+    """One call with the halo; of as many queries as keys where the kernel wants it so."""
+    halo, exchange = Halo(layout), layout.exchange
+    tokens, width = layout.tokens * exchange * halo.padded, layout.query_width / exchange
+    none = np.zeros(len(layout.table))
+    return RingSteps(kernel.seconds(tokens, halo.keys, width=width), none, none)
 
 
 def causal_block_keys(length: Floats) -> Floats:
@@ -144,7 +156,7 @@ def causal_block_keys(length: Floats) -> Floats:
 
 def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
     """All-gather in one call on all keys, which nothing merges: the mean query meets half of the sequence."""
-    gathers = layout.is_scheme("all-gather")
+    gathers = layout.gathers
     whole = kernel.seconds(layout.tokens, layout.local_length * layout.context / 2, width=layout.query_width)
     return RingSteps(np.where(gathers, whole, steps.first_s), steps.later_s, np.where(gathers, 0.0, steps.later))
 

@@ -48,9 +48,9 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
         if term.axes != ("context",) or not np.any(term.calls > 0):
             continue
         shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
-        calls = term.calls / layout.lanes if term.op == "collective-permute" else term.calls
+        calls = term.calls / layout.lanes if term.schedule == "ring" else term.calls
         for index, steps in enumerate((forward, backward)):
-            times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, op=term.op)
+            times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, schedule=term.schedule)
     if setting.program.dispatch == "eager":
         call_s = setting.constants.eager_attention_call_s
         host = passes * eager_attention_seconds(layout.chunks, layout.exchange, call_s=call_s)
@@ -59,9 +59,9 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
 
 
 def _shares(purpose: str) -> tuple[float, float]:
-    """Parts of a term's calls in the forward and in the backward pass; all-to-alls as docs/step.md counts them."""
-    return (1 / 3, 2 / 3) if purpose.startswith("ulysses") else (1 / 2, 1 / 2)
+    """Parts of a term's calls in the forward and in the backward pass; all-to-alls and halos as docs/step.md counts them."""
+    return (1 / 3, 2 / 3) if purpose.startswith(("ulysses", "kv-halo")) else (1 / 2, 1 / 2)
 
 
-def _exposed(seconds: Floats, steps: RingSteps, *, op: str) -> Floats:
-    return exposed_hop_seconds(steps.later_s, seconds) if op == "collective-permute" else seconds
+def _exposed(seconds: Floats, steps: RingSteps, *, schedule: str) -> Floats:
+    return exposed_hop_seconds(steps.later_s, seconds) if schedule == "ring" else seconds

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.context_collectives import context_terms
 from cost_models.expert_collectives import expert_terms
 from cost_models.flops import recomputed_matrix_parameters
 from cost_models.layout import Floats, Layout
@@ -64,7 +65,7 @@ def terms_of(layout: Layout) -> list[Term]:
     """
     if len(layout.parts) > 1:
         return merged([term for part in layout.parts for term in terms_of(part)])
-    dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *_context(layout), *_step(layout)]
+    dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *context_terms(layout), *_step(layout)]
     return [*dense, *expert_terms(layout)]
 
 
@@ -149,48 +150,6 @@ def _loss(layout: Layout) -> list[Term]:
         Term("reduce-scatter", tensor, "loss", hidden, calls, "exposed"),
         Term("all-reduce", tensor, "loss-maximum", 4.0 * layout.loss_chunk, calls, "exposed"),
         Term("all-reduce", tensor, "loss-sums", 8.0 * layout.loss_chunk, calls, "exposed"),
-    ]
-
-
-def _context(layout: Layout) -> list[Term]:
-    """Keys and values to the queries, and their gradients back; by scheme.
-
-    A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
-    on from there; where attention itself is recomputed, its hops come on top, but for that first one. Gradients travel in
-    fp32 while they are sums, and once more, complete, in the activations' dtype. A rank that exchanged heads has as many
-    keys and values as before, but for copies; of two lanes each carries half.
-    """
-    context: tuple[AxisName, ...] = ("context",)
-    layers = layout.setting.model.layers * layout.microbatches
-    others = layout.chunks - 1
-    again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, others - 1)
-    ring = np.where(layout.rings, layers * layout.lanes, 0.0)
-    gather = np.where(layout.is_scheme("all-gather"), layers, 0.0)
-    pair = 2 * layout.tokens * layout.kv_width
-    message = pair * layout.kv_copies / layout.lanes
-    keys = layout.activation_bytes * message
-    gathered = layout.activation_bytes * pair * layout.context
-    return [
-        Term("collective-permute", context, "kv-ring", keys, ring * (2 * others + again), "ring", "groups"),
-        Term("collective-permute", context, "kv-gradients", 4.0 * message, ring * others, "ring", "groups"),
-        Term("collective-permute", context, "kv-gradients", keys, ring, "ring", "groups"),
-        Term("all-gather", context, "kv-gather", gathered, 2 * gather, "exposed"),
-        Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
-        *_exchange(layout, np.where(layout.is_scheme("ulysses") | layout.is_scheme("ulysses-ring"), layers, 0.0)),
-    ]
-
-
-def _exchange(layout: Layout, layers: Floats) -> list[Term]:
-    """Forward query, key-value, output; backward these again, then the output's cotangent and the gradients.
-
-    Where the ranks that exchange outnumber the device's KV heads, each head goes to several.
-    """
-    context: tuple[AxisName, ...] = ("context",)
-    query = layout.activation_bytes * layout.tokens * layout.query_width
-    pair = layout.activation_bytes * 2 * layout.tokens * layout.kv_width * layout.kv_copies
-    return [
-        Term("all-to-all", context, "ulysses-query", query, 6 * layers, "exposed", "neighbours"),
-        Term("all-to-all", context, "ulysses-key-value", pair, 3 * layers, "exposed", "neighbours"),
     ]
 
 

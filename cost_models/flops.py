@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.setting import Setting
+from cost_models.windows import window_pairs
 from lcplan.model import ModelSpec
 
 BACKWARD_OF_FORWARD = 2.0
@@ -50,7 +51,7 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     """Work of attention's two products on one sequence, forward and backward, all layers.
 
     Forward ``4 N H T^2`` a layer (scores and values, two FLOP a multiply-add), backward twice that; causal attention
-    needs half of both.
+    needs half of both, a layer with a sliding window ``W T - W^2 / 2`` in place of ``T^2 / 2``.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     seq_len : float
         T [tokens], above 0.
     causal : bool
-        Count the half that causal attention needs; False: all T x T scores.
+        Count the half that causal attention needs, and of it what windows leave; False: all T x T scores of every layer.
 
     Returns
     -------
@@ -68,8 +69,7 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
 
     Notes
     -----
-    The fifth product, which flash attention repeats in its backward pass, is hardware work and not counted; a sliding
-    window is not counted either, since the step of docs/step.md attends to everything before a token.
+    The fifth product, which flash attention repeats in its backward pass, is hardware work and not counted.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (arXiv:2104.04473), appendix;
     the causal half as in Dao, FlashAttention-2 (arXiv:2307.08691), section 4.1.
@@ -79,9 +79,16 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     >>> tiny = ModelSpec(name="t", layers=1, d_model=8, d_ff=8, heads=2, kv_heads=1, head_dim=4, vocab=8)
     >>> attention_flop_per_sequence(tiny, 10.0, causal=False)
     9600.0
+    >>> attention_flop_per_sequence(tiny.model_copy(update={"sliding_window": 2}), 10.0)  # 2 x 10 - 2 scores a head
+    1728.0
     """
-    full = 12.0 * model.layers * model.heads * model.head_dim * float(seq_len) ** 2
-    return full / 2 if causal else full
+    scores = 0.0
+    for kind, layers in model.layer_kinds.items():
+        full = 12.0 * layers * model.heads * model.head_dim * float(seq_len) ** 2
+        windowed = causal and kind.window is not None and kind.window < seq_len
+        half = full * (window_pairs(float(kind.window or 0), seq_len) / float(seq_len) ** 2) if windowed else full / 2
+        scores += half if causal else full
+    return scores
 
 
 def model_flop(setting: Setting) -> float:

@@ -260,9 +260,23 @@ class Layout:
         return self._schemes[name]
 
     @cached_property
+    def window(self) -> float | None:
+        """Tokens that a query sees, where that is less than the sequence; None where layers are of several kinds."""
+        model = self.setting.model
+        window = None if model.window_pattern else model.sliding_window
+        return None if window is None or window >= self.setting.workload.seq_len else float(window)
+
+    @cached_property
     def rings(self) -> Bools:
-        """Rows whose keys and values travel round a ring."""
-        return self.is_scheme("ring") | self.is_scheme("ring-zigzag") | self.is_scheme("ulysses-ring")
+        """Rows whose keys and values travel round a ring; those of windowed layers have a halo instead."""
+        rings = self.is_scheme("ring") | self.is_scheme("ring-zigzag") | self.is_scheme("ulysses-ring")
+        return rings if self.window is None else rings & False
+
+    @cached_property
+    def gathers(self) -> Bools:
+        """Rows whose keys and values are gathered."""
+        gathers = self.is_scheme("all-gather")
+        return gathers if self.window is None else gathers & False
 
     @cached_property
     def exchange(self) -> Floats:

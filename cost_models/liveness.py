@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.layout import Bools, Floats, Layout
+from cost_models.windows import TILES, Halo
 
 FP32_BYTES = 4.0
 
@@ -23,7 +24,7 @@ and the cotangent that arrived."""
 SCORE_BUFFERS = 3.0
 """fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
 
-SCORE_BLOCK = (512.0, 1024.0)
+SCORE_BLOCK = TILES["blockwise"]
 """Queries and keys of one block of scores (strategies/kernels/blockwise.py)."""
 
 HOST_LOGITS = 3.0
@@ -114,10 +115,12 @@ class LayerBackward:
         output, cotangent) and the gradient of half of them comes back.
         """
         layout = self.layout
-        chunked = layout.rings | layout.is_scheme("all-gather")
+        chunked = layout.rings | layout.gathers
         halves = chunked & ~layout.is_scheme("ring")
         sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
         kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
+        if layout.window is not None:  # padded copies of the operands, and the gradient of as many queries
+            kernel = kernel + self.queries * np.where(Halo(layout).share > 0, ATTENTION_OPERANDS * Halo(layout).padded, 0.0)
         return kernel + (1.0 - self._keeps_qkv) * self._attended * self.stream + self._shards
 
     @cached_property
@@ -140,13 +143,15 @@ class LayerBackward:
         """Keys and values, and their gradients, while the kernel runs backward.
 
         The kernel's own operands and results; a ring adds a chunk in flight, a copy, and the fp32 gradients that travel with
-        it; all-gather adds every rank's chunk and its fp32 gradients.
+        it; all-gather adds every rank's chunk and its fp32 gradients. A windowed layer's are as much longer as its halo, beside
+        the rank's own.
         """
         layout = self.layout
         fp32 = FP32_BYTES / layout.held_bytes
         ring = np.where(layout.rings, 2.0 + fp32, 0.0)
-        gathered = np.where(layout.is_scheme("all-gather"), (1.0 + fp32) * layout.context + 1.0, 0.0)
-        return self.pair * (2.0 + ring + gathered)
+        gathered = np.where(layout.gathers, (1.0 + fp32) * layout.context + 1.0, 0.0)
+        halo = Halo(layout).share if layout.window is not None else 0.0
+        return self.pair * (2.0 + ring + gathered + np.where(halo > 0, 1.0 + 2.0 * halo, 0.0))
 
     @cached_property
     def _fed(self) -> Floats:

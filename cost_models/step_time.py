@@ -152,8 +152,8 @@ class StepTime(StepWork):
 
     @cached_property
     def comm_context(self) -> Floats:
-        """Ring hops beyond the kernel beside them; gathers and all-to-alls of the other schemes in full."""
-        total = self._of("kv-gather", "ulysses-query", "ulysses-key-value")
+        """Ring hops beyond the kernel beside them; halos, and gathers and all-to-alls of the other schemes, in full."""
+        total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value")
         for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring":
                 total = total + self._hops(term, hop)
@@ -161,7 +161,7 @@ class StepTime(StepWork):
                 permute = term.op == "collective-permute"
                 beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
                 total = total + calls * exposed_hop_seconds(self._beside * beside + np.zeros_like(hop), hop)
-            if term.op == "collective-permute":
+            if term.purpose in {"kv-ring", "kv-gradients"} and term.op == "collective-permute":
                 total = total + self._unhidden(term, hop)
         return total
 

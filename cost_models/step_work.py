@@ -22,6 +22,9 @@ BACKWARD_STREAM_PASSES = 15.0
 """The same of its backward pass: each norm reads input, cotangent and residual cotangent and writes one (x2 for the two
 norms), cotangent sums r r w; counted from docs/step.md's layer."""
 
+POST_NORM_PASSES = {"forward": 4.0, "backward": 6.0}
+"""The same of two norms of what a layer adds to the stream: forward r w, backward input and cotangent read and one written."""
+
 EAGER_OF_FUSED = 3.5
 """Traffic of element-wise operations one by one over that of fused ones, counted for a Llama layer's forward pass: 38 bytes an
 element for each norm (cast to fp32, square, mean, scale, cast, weight) where a fused one moves 4, 24 for each rotation, 10 for
@@ -123,6 +126,7 @@ class StepWork:
         """Memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward widths."""
         layout = self.layout
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
+        stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
         stream = stream_passes * tokens * layout.setting.model.d_model
         fed = layout.tokens if layout.setting.model.routed is None else ExpertLayout(layout).busiest
         wide = fed * layout.ff_width + layout.tokens * layout.shared_width

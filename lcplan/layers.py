@@ -14,6 +14,8 @@ class LayerKind(NamedTuple):
 
     experts: bool = False
     """Experts in place of the dense feed-forward."""
+    window: int | None = None
+    """Tokens up to its own that a query attends to; None: all of them."""
 
 
 class LayerRun(NamedTuple):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from lcplan.experts import Experts, LatentAttention
 from lcplan.frozen import Frozen
 from lcplan.layers import LayerKind, LayerRun, runs_of
+from lcplan.windows import WindowPattern
 
 Family = Literal[
-    "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"
-]
+    "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2",
+    "deepseek_v3", "llama4",
+]  # fmt: skip
+_RARE = frozenset({"window_pattern", "post_norms", "unbuilt"})
+"""Fields of few models."""
 Count = Annotated[int, Field(gt=0, le=10**8)]
 
 
@@ -68,12 +72,19 @@ class ModelSpec(Frozen):
     ``head_dim`` is the mean of a head's features of key and value, which makes N H the mean width of both products."""
     attention_sinks: bool = False
     """One learned logit a query head that takes part in the softmax (gpt-oss)."""
+    post_norms: bool = False
+    """Norms of what attention and the feed-forward layer add to the stream too, of D each (Gemma 2 and 3)."""
     unplanned: tuple[str, ...] = ()
     """What else of the model the step does not compute: it is counted exactly, but not planned."""
+    unbuilt: tuple[str, ...] = ()
+    """What else of the model no step of lcplan's computes, but the laws price or may leave out: planned, but not compiled."""
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     rope: Rope = Rope()
     sliding_window: Annotated[int, Field(gt=0)] | None = None
+    """Tokens that a query of a windowed layer attends to: its own and those right before it."""
+    window_pattern: WindowPattern | None = None
+    """Which layers have the window; None: all, where there is one."""
     max_position: Annotated[int, Field(gt=0)] | None = None
     notes: tuple[str, ...] = ()
     """What the reader of a config.json must know (a quantisation that training ignores, for example)."""
@@ -91,7 +102,15 @@ class ModelSpec(Frozen):
                 )
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} is odd; RoPE rotates pairs")
+        if self.window_pattern is not None and self.sliding_window is None:
+            raise ValueError("window_pattern says which layers have the window; sliding_window must say how long it is")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_rare(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A model whose layers are as most models' has no keys for what it does not have."""
+        data: dict[str, Any] = dump(self)
+        return {name: value for name, value in data.items() if name not in _RARE or value}
 
     @property
     def group(self) -> int:
@@ -115,15 +134,21 @@ class ModelSpec(Frozen):
     @property
     def not_planned(self) -> tuple[str, ...]:
         """Why the model is counted but cannot be planned; empty where it can."""
-        parts = ["attention sinks"] if self.attention_sinks else []
-        if self.experts is not None:
-            parts += ["biases of experts"] if self.experts.bias or self.experts.router_bias else []
-        return (*parts, *self.unplanned)
+        return self.unplanned
 
     @property
     def not_built(self) -> tuple[str, ...]:
-        """What the laws price of the model but no step computes; empty where it can be compiled and timed."""
-        return ("multi-head latent attention",) if self.latent else ()
+        """What the laws price of the model, or leave out, but no step computes; empty where it can be compiled and timed."""
+        parts = ["multi-head latent attention"] if self.latent else []
+        parts += ["attention sinks"] if self.attention_sinks else []
+        if self.experts is not None:
+            parts += ["biases of experts"] if self.experts.bias or self.experts.router_bias else []
+        parts += ["norms after attention and feed-forward"] if self.post_norms else []
+        return (*parts, *self.unbuilt)
+
+    def windows_within(self, seq_len: int) -> bool:
+        """Whether some layer's window is shorter than a sequence of ``seq_len`` tokens."""
+        return any(kind.window is not None and kind.window < seq_len for kind in self.layer_kinds)
 
     @property
     def expert_layers(self) -> int:
@@ -137,7 +162,10 @@ class ModelSpec(Frozen):
 
     def kind_of(self, layer: int) -> LayerKind:
         """The kind of layer number ``layer``, counted from 0."""
-        return LayerKind(experts=self.experts is not None and self.experts.of(layer))
+        windowed = self.window_pattern is None or self.window_pattern.of(layer)
+        return LayerKind(
+            experts=self.experts is not None and self.experts.of(layer), window=self.sliding_window if windowed else None
+        )
 
     @cached_property
     def layer_kinds(self) -> dict[LayerKind, int]:
@@ -148,9 +176,13 @@ class ModelSpec(Frozen):
             counts[kind] = counts.get(kind, 0) + 1
         return counts
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Self, ...]:
         """The model by kinds of layers: each part has the layers of one kind and no others, so that all of its are alike."""
+        return self._kinds if len(self.layer_kinds) > 1 else (self,)
+
+    @cached_property
+    def _kinds(self) -> tuple[Self, ...]:
         return tuple(self.of_kind(kind) for kind in self.layer_kinds)
 
     @cached_property
@@ -166,7 +198,9 @@ class ModelSpec(Frozen):
         if layers == self.layers:
             return self
         alike = {"first_dense": 0 if kind.experts else layers, "every": 1}
-        return self.model_copy(update={"layers": layers, "experts": self.experts and self.experts.model_copy(update=alike)})
+        experts = self.experts and self.experts.model_copy(update=alike)
+        window = {"sliding_window": kind.window, "window_pattern": None}
+        return self.model_copy(update={"layers": layers, "experts": experts, **window})
 
     @cached_property
     def attention_matrix_parameters(self) -> int:
@@ -242,11 +276,11 @@ class ModelSpec(Frozen):
 
     @cached_property
     def layer_vector_parameters(self) -> int:
-        """Parameters of one layer's vectors: two norms, biases, query and key norms, sinks."""
+        """Parameters of one layer's vectors: two norms or four, biases, query and key norms, sinks."""
         return self._vectors(self.routed.count if self.routed else 0)
 
     def _vectors(self, experts: int) -> int:
-        count = 2 * self.d_model
+        count = (4 if self.post_norms else 2) * self.d_model
         count += (self.heads + 2 * self.kv_heads) * self.head_dim * self.qkv_bias
         count += self.d_model * self.out_bias
         count += self.heads * self.attention_sinks

@@ -46,13 +46,17 @@ class SearchRequest(Frozen):
                 f"{', '.join(self.model.not_planned)}; "
                 f"its parameters are in `lcplan catalog models {self.model.name}`"
             )
-        window = self.model.sliding_window
-        if window is not None and self.workload.seq_len > window:
+        if self.longest is not None and self.workload.seq_len > self.longest:
             raise ValueError(
-                f"{self.model.name} attends in a sliding window of {window} tokens, which lcplan does not model; "
-                f"ask for a sequence of at most {window} tokens"
+                f"{self.model.name} attends in a sliding window of {self.longest} tokens, which lcplan's rollouts do not have; "
+                f"ask for at most {self.longest} tokens of prompt and generated together, or for --workload train"
             )
         return self
+
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
+        return None if self.workload.kind == "train" else self.model.sliding_window
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from planner.price import price_table, table_of
 from planner.request import SearchRequest
 from planner.rollout.iteration import train_request, with_rollout
 from planner.rollout.single import resolve_rollout
+from planner.rules.windows import everywhere
 from planner.screen import broken_rules
 from planner.space import Knobs, mesh_options
 
@@ -38,7 +39,8 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     """The one strategy that the filters name.
 
     Axes that are not named are 1. Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
-    elsewhere, remat is ``full``, a device takes one sequence a microbatch, and the loss chunk is the largest of the grid.
+    elsewhere and where every layer has a window, remat is ``full``, a device takes one sequence a microbatch, and the loss
+    chunk is the largest of the grid.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
         raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
     knobs = Knobs.of(filters, backends)
     options = mesh_options(request, knobs, mesh.sizes)
-    even = request.workload.seq_len % (2 * mesh.context) == 0
+    even = request.workload.seq_len % (2 * mesh.context) == 0 and not everywhere(request.model, request.workload.seq_len)
     scheme = (filters.scheme or ("ring-zigzag" if even else "ring",))[0]
     sizes = [size for name, size, _ in options.ways if name == scheme]
     strategy = Strategy.model_validate(

@@ -12,6 +12,7 @@ from lcplan.hf.families import FAMILIES, Family
 from lcplan.hf.keys import Keys
 from lcplan.hf.refusals import refusals, unknown_keys
 from lcplan.hf.rope import read_rope
+from lcplan.hf.windows import read_window
 from lcplan.model import ModelSpec, Rope
 from lcplan.suggest import hint
 from lcplan.textfile import read_json
@@ -132,7 +133,9 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
         "experts": experts,
         "latent": latent,
         "attention_sinks": family.experts == "gpt_oss",
+        "post_norms": family.post_norms,
         "unplanned": family.counted_only,
+        "unbuilt": family.priced_only,
         "layers": layers,
         "d_model": d_model,
         "d_ff": keys.whole(_dense_width(keys), largest=LARGEST_SIZE),
@@ -142,13 +145,13 @@ def _values(keys: Keys, family: Family) -> dict[str, Any]:
         if latent
         else _head_dim(keys, family, d_model=d_model, heads=heads),
         "vocab": keys.whole("vocab_size", largest=LARGEST_SIZE),
-        "tied_embeddings": keys.flag("tie_word_embeddings", default=False),
+        "tied_embeddings": keys.flag("tie_word_embeddings", default=family.tied),
         **bias,
         "qk_norm": family.qk_norm,
-        "activation": _activation(keys),
+        "activation": _activation(keys, family),
         "norm_eps": keys.number("rms_norm_eps", default=family.eps),
-        "rope": _counted_rope(keys, family) if family.counted_only or latent else read_rope(keys, family),
-        "sliding_window": _window(keys, family, layers=layers) if "layer_types" not in family.ignored else None,
+        "rope": _counted_rope(keys, family) if family.unread_rope or latent else read_rope(keys, family),
+        **(read_window(keys, family, layers=layers) if "layer_types" not in family.ignored else {}),
         "max_position": keys.maybe_whole("max_position_embeddings", largest=2**40),
     }
 
@@ -159,7 +162,7 @@ def _dense_width(keys: Keys) -> str:
 
 
 def _counted_rope(keys: Keys, family: Family) -> Rope:
-    """Of a model that is not planned, no scaling is read."""
+    """Of a model that no step computes, no scaling is read: neither memory nor time depend on it."""
     return Rope(theta=keys.number("rope_theta", default=family.theta))
 
 
@@ -195,56 +198,16 @@ def _head_dim(keys: Keys, family: Family, *, d_model: int, heads: int) -> int:
     return head_dim
 
 
-def _activation(keys: Keys) -> _Activation:
-    for key in ("hidden_act", "hidden_activation"):
-        name = keys.get(key)
+def _activation(keys: Keys, family: Family) -> _Activation:
+    given = {key: keys.get(key) for key in family.activation_keys}
+    for key, name in given.items():
         if name is None:
             continue
         if isinstance(name, str) and name in _ACTIVATIONS:
             return _ACTIVATIONS[name]
         keys.problems.append(f"{key}: {name!r:.40} is not modelled{hint(str(name), _ACTIVATIONS)}")
         break
-    return "silu"
-
-
-def _window(keys: Keys, family: Family, *, layers: int) -> int | None:
-    """Sliding window of every layer, None for full attention; a mixture is a problem."""
-    use = keys.flag("use_sliding_window", default=False)
-    first = keys.get("max_window_layers")
-    window = _window_size(keys, family, use=use)
-    types = keys.get("layer_types")
-    if types is not None:
-        if not isinstance(types, list) or len(types) != layers or len({*map(str, types)}) != 1:
-            keys.problems.append("layer_types: layers of different kinds are not modelled")
-            return None
-        if types[0] == "full_attention":
-            return None
-        if types[0] != "sliding_attention" or window is None:
-            keys.problems.append(f"layer_types: {types[0]!r:.40} is not modelled")
-        return window
-    if window and family.window == "with-flag":
-        first = 28 if first is None else first  # the class's default
-        if not isinstance(first, int) or isinstance(first, bool) or 0 < first < layers:
-            keys.problems.append(
-                f"max_window_layers: {first!r:.40} of {layers} layers without a window: a mixture is not modelled"
-            )
-            return None
-        return window if first <= 0 else None
-    return window
-
-
-def _window_size(keys: Keys, family: Family, *, use: bool) -> int | None:
-    if family.window == "never":
-        if keys.has("sliding_window") and keys.get("sliding_window") is not False:
-            keys.problems.append(f"sliding_window: {keys.get('sliding_window')!r:.40} is not a key of this model_type")
-        return None
-    if family.window == "with-flag" and not use:
-        keys.get("sliding_window")
-        return None
-    if "sliding_window" not in keys.config and family.window_default:
-        keys.notes.append(f"sliding_window is absent: the class's default {family.window_default}")
-        return family.window_default
-    return keys.maybe_whole("sliding_window", largest=2**40)
+    return family.activation
 
 
 def _notes(keys: Keys) -> list[str]:

@@ -25,11 +25,19 @@ class Family:
     """Default of head_dim where the key is absent; None: hidden_size / num_attention_heads."""
     window: Literal["never", "always", "with-flag"] = "never"
     window_default: int | None = None
+    period: int | None = None
+    """Layers of a turn, all but the last with the window, where the config does not say otherwise."""
     qkv_bias: bool | str = False
     out_bias: bool | str = False
     mlp_bias: bool | str = False
     bias_default: bool = False
     qk_norm: bool = False
+    post_norms: bool = False
+    tied: bool = False
+    """Default of tie_word_embeddings."""
+    activation: Literal["silu", "gelu_tanh"] = "silu"
+    activation_keys: tuple[str, ...] = ("hidden_act", "hidden_activation")
+    """The first that is there says it."""
     eps: float = 1e-6
     theta: float = 10000.0
     scalings: tuple[str, ...] = ("default", "linear", "dynamic", "llama3", "yarn")
@@ -39,12 +47,23 @@ class Family:
     experts: Literal["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"] | None = None
     """How the class states its experts (lcplan.hf.experts)."""
     counted_only: tuple[str, ...] = ()
-    """What of the class the step does not compute: such a model is counted exactly, but not planned."""
+    """What of the class neither step nor laws have: such a model is counted exactly, but not planned."""
+    priced_only: tuple[str, ...] = ()
+    """What of the class no step computes, but the laws price or may leave out: such a model is planned, but not compiled."""
+
+    @property
+    def unread_rope(self) -> bool:
+        """Whether no step rotates by the class's RoPE, so that its scaling is of no concern."""
+        return bool(self.counted_only or self.priced_only)
 
 
 _DEEPSEEK = (
     "rope_scaling", "rope_parameters", "rope_interleave", "head_dim", "topk_group", "n_group", "aux_loss_alpha",
     "seq_aux", "ep_size", "output_router_logits", "num_nextn_predict_layers",
+)  # fmt: skip
+_GEMMA = (
+    "rope_scaling", "rope_parameters", "rope_local_base_freq", "query_pre_attn_scalar", "attn_logit_softcapping",
+    "final_logit_softcapping", "cache_implementation",
 )  # fmt: skip
 _LLAMA4 = (
     "rope_scaling", "rope_parameters", "use_qk_norm", "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval",
@@ -125,15 +144,45 @@ FAMILIES: dict[str, Family] = {
         eps=1e-5,
         theta=150000.0,
         experts="gpt_oss",
-        ignored=(
-            "layer_types",
-            "rope_scaling",
-            "rope_parameters",
-            "swiglu_limit",
-            "initial_context_length",
-            "output_router_logits",
-        ),
-        counted_only=("layers that alternate between a sliding window and full attention", "clamped gates"),
+        period=2,
+        ignored=("rope_scaling", "rope_parameters", "swiglu_limit", "initial_context_length", "output_router_logits"),
+        priced_only=("clamped gates",),
+    ),
+    "gemma2": Family(
+        "gemma2",
+        ("Gemma2ForCausalLM",),
+        kv_heads=4,
+        head_dim=256,
+        window="always",
+        window_default=4096,
+        period=2,
+        qkv_bias="attention_bias",
+        out_bias="attention_bias",
+        post_norms=True,
+        tied=True,
+        activation="gelu_tanh",
+        activation_keys=("hidden_activation", "hidden_act"),
+        ignored=_GEMMA,
+        priced_only=("soft-capped scores and logits", "scaled embeddings"),
+    ),
+    "gemma3_text": Family(
+        "gemma3",
+        ("Gemma3ForCausalLM",),
+        kv_heads=4,
+        head_dim=256,
+        window="always",
+        window_default=4096,
+        period=6,
+        qkv_bias="attention_bias",
+        out_bias="attention_bias",
+        qk_norm=True,
+        post_norms=True,
+        tied=True,
+        activation="gelu_tanh",
+        activation_keys=("hidden_activation", "hidden_act"),
+        theta=1000000.0,
+        ignored=_GEMMA,
+        priced_only=("another RoPE in windowed layers", "scaled embeddings"),
     ),
     "deepseek_v2": Family("deepseek_v2", ("DeepseekV2ForCausalLM",), experts="deepseek_v2", ignored=_DEEPSEEK),
     "kimi_k2": Family("deepseek_v3", ("DeepseekV3ForCausalLM",), experts="deepseek_v3", ignored=_DEEPSEEK),

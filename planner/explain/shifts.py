@@ -51,7 +51,7 @@ def _alike(one: Strategy, other: Strategy) -> bool:
 
 def _varied(request: SearchRequest) -> Iterator[Varied]:
     seq, hbm = request.workload.seq_len, int(request.hardware.device.hbm_bytes.value)
-    window = request.model.sliding_window or 2**40
+    window = request.longest or 2**40
     lengths = tuple(int(seq * factor) for factor in FACTORS if seq * factor == int(seq * factor) <= window)
     yield Varied(QUANTITIES["seq"], lengths)
     yield Varied(QUANTITIES["hbm"], tuple(int(hbm * factor) for factor in FACTORS))

@@ -16,6 +16,7 @@ from planner.export.cost import Cost, cost_of, fits_budget, request_of
 from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
 from planner.screen import broken_rules
 from planner.trainers import Job, Trainer, Translation, trainer, translate
+from planner.trainers.common_rules import window_rule
 
 _MODULES = {"jax": "own_step"}
 
@@ -98,7 +99,8 @@ def trainer_refusals(target: Trainer, job: Job, *, plan: Plan) -> list[str]:
     request = request_of(plan)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
     table = StrategyTable.from_strategies([job.strategy])
-    own = [rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]]
+    rules = target.rules if target.name == "jax" else (window_rule(target.name), *target.rules)
+    own = [rule.explain(setting, job.strategy) for rule in rules if rule.broken(setting, table)[0]]
     if job.workload.precision != "bf16" and target.name != "jax":
         own.append(f"precision {job.workload.precision} is not exported; plan for bf16")
     return [*own, *broken_rules(setting, job.strategy)]

@@ -6,8 +6,9 @@ from planner.rules.devices import DEVICE_RULES
 from planner.rules.host import HOST_RULES
 from planner.rules.interface import Rule
 from planner.rules.sharding import SHARDING_RULES
+from planner.rules.windows import WINDOW_RULES
 
-_RULES: tuple[Rule, ...] = (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *BATCH_RULES, *HOST_RULES)
+_RULES: tuple[Rule, ...] = (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *WINDOW_RULES, *BATCH_RULES, *HOST_RULES)
 
 MESH_RULES: tuple[Rule, ...] = tuple(r for r in _RULES if r.level == "mesh")
 """Rules that read the mesh alone; they run before the knobs are multiplied out."""

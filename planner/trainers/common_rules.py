@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.strategy import Strategy
@@ -25,6 +27,22 @@ def two_chunks_rule(trainer: str, *, with_tensor: bool) -> Rule:
         )
 
     return Rule(f"{trainer}-chunks", "knob", broken, say)
+
+
+def window_rule(trainer: str) -> Rule:
+    """No layer's window may be shorter than the sequence."""
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        return np.full(len(table), setting.model.windows_within(setting.workload.seq_len))
+
+    def say(setting: Setting, _: Strategy) -> str:
+        model, seq = setting.model, setting.workload.seq_len
+        return (
+            f"{model.name} has layers that attend in a window of {model.sliding_window} tokens, shorter than seq_len={seq}, "
+            f"which lcplan does not export to {trainer}; --to jax has them"
+        )
+
+    return Rule(f"{trainer}-window", "mesh", broken, say)
 
 
 def kv_heads_rule(trainer: str, way: str) -> Rule:

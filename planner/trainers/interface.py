@@ -155,7 +155,7 @@ class Trainer:
         if model.experts is not None and self.name != "jax":
             problems.append(f"{model.name} has experts, which lcplan does not export to {self.title}; --to jax does")
         if model.not_built:
-            problems.append(f"{model.name} has {' and '.join(model.not_built)}, which lcplan prices but does not export")
+            problems.append(f"{model.name} has {', '.join(model.not_built)}, which lcplan prices but does not export")
         if hardware.kind not in self.kinds:
             kinds = " and ".join(self.kinds)
             problems.append(f"{self.title} runs on {kinds}; {hardware.name} is {hardware.kind}")

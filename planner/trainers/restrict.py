@@ -13,6 +13,7 @@ from lcplan.remat import GRID_POLICIES
 from lcplan.strategy import Strategy
 from planner.filters import Filters
 from planner.rules.interface import Mask, Rule
+from planner.trainers.common_rules import window_rule
 from planner.trainers.interface import KNOB_NAMES, Knob, KnobName, Trainer
 
 GRID_DEFAULTS: dict[KnobName, str] = {
@@ -52,6 +53,8 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     """Rules that reject what the trainer would run otherwise, or not at all."""
     knobs = trainer.knobs(hardware, trainer.jax)
     found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
+    if trainer.name != "jax":
+        found.append(window_rule(trainer.name))
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))
     if not trainer.two_directions:

@@ -40,8 +40,8 @@ class Ask:
 
     @property
     def longest(self) -> int:
-        """No length above this is asked for: the model's attention window, or what a workload takes [tokens]."""
-        return min(LONGEST_TOKENS, self.request.model.sliding_window or LONGEST_TOKENS)
+        """No length above this is asked for: a rollout's attention window, or what a workload takes [tokens]."""
+        return min(LONGEST_TOKENS, self.request.longest or LONGEST_TOKENS)
 
     def at(self, *, seq_len: int | None = None, global_batch: int | None = None) -> SearchRequest:
         """The request at another length [tokens] or batch [sequences]; the default batch follows the length."""

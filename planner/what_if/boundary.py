@@ -140,10 +140,6 @@ def _told(ask: Ask, kind: _Kind, *, explain: bool, found: tuple[int, Candidate, 
 def _end(ask: Ask, kind: _Kind, *, value: int) -> Binds:
     if kind.sign < 0:
         return Binds("rule", "devices", "one device is the least")
-    model = ask.request.model
-    if model.sliding_window is not None:
-        says = f"{model.name} attends in a window of {model.sliding_window} tokens, beyond which lcplan asks nothing"
-        return Binds("rule", "sliding-window", says)
     return Binds("rule", "largest", f"{value} is within one step of the largest that a workload takes")
 
 

@@ -99,17 +99,17 @@ def _widest(ask: Ask, varied: tuple[Varied, ...], *, combination: Combination) -
 
 
 def _checked(ask: Ask) -> Ask:
-    """Refuse a length beyond the model's attention window, as a search would.
+    """Refuse a length beyond the attention window of a rollout's model, as a search would.
 
     Raises
     ------
     BadInputError
         With the window.
     """
-    window = ask.request.model.sliding_window
+    window = ask.request.longest
     if window is not None and ask.request.workload.seq_len > window:
         raise BadInputError(
-            f"{ask.request.model.name} attends in a sliding window of {window} tokens, which lcplan does not model; "
+            f"{ask.request.model.name} attends in a sliding window of {window} tokens, which lcplan's rollouts do not have; "
             f"vary seq up to {window} tokens"
         )
     return ask

@@ -30,9 +30,11 @@ CLASSES = {
     "internlm": "InternLMForCausalLM",
     "internlm2": "InternLM2ForCausalLM",
     "Yi": "YiForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
 }
 TYPES = "llama, mistral, qwen2, qwen3, phi3, internlm, internlm2, yi, "
-TYPES += "mixtral, qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, kimi_k2, deepseek_v3, llama4_text"
+TYPES += "mixtral, qwen2_moe, qwen3_moe, gpt_oss, gemma2, gemma3_text, deepseek_v2, kimi_k2, deepseek_v3, llama4_text"
 
 
 def config(model_type="llama", drop=(), **changes):

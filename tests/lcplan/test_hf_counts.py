@@ -169,6 +169,7 @@ class TestWindow:
             (config("qwen2", sliding_window=256), None),
             (config("qwen2", sliding_window=256, use_sliding_window=True, max_window_layers=0), 256),
             (config("qwen2", sliding_window=256, use_sliding_window=True, max_window_layers=3), None),
+            (config("qwen2", sliding_window=256, use_sliding_window=True, max_window_layers=1), 256),
             (config("qwen2", sliding_window=256, use_sliding_window=True), None),  # the class's default: the first 28 without
             (config("qwen3", layer_types=["full_attention"] * 3), None),
             (config("qwen3", layer_types=["sliding_attention"] * 3, sliding_window=64, use_sliding_window=True), 64),
@@ -187,18 +188,71 @@ class TestWindow:
         ("data", "message"),
         [
             (
-                config("qwen2", sliding_window=256, use_sliding_window=True, max_window_layers=1),
-                "max_window_layers: 1 of 3 layers without a window: a mixture is not modelled",
+                config("qwen2", sliding_window=256, use_sliding_window=True, max_window_layers="all"),
+                "max_window_layers: 'all' is not a whole number",
             ),
             (
                 config("qwen3", layer_types=["full_attention", "sliding_attention", "full_attention"]),
-                "layer_types: layers of different kinds are not modelled",
+                "layer_types: some layers have a sliding window, but no sliding_window says how long it is",
+            ),
+            (
+                config(
+                    "gemma2",
+                    layer_types=[f"{kind}_attention" for kind in ("sliding", "full", "full", "sliding", "sliding")],
+                    num_hidden_layers=5,
+                    sliding_window=64,
+                ),
+                "layer_types: layers with and without a window come in no regular order, which is not modelled",
             ),
             (config("qwen3", layer_types=["linear_attention"] * 3), "layer_types: 'linear_attention' is not modelled"),
-            (config("llama", layer_types=["full_attention"] * 2), "layer_types: layers of different kinds are not modelled"),
+            (
+                config("llama", layer_types=["full_attention"] * 2),
+                "layer_types: ['full_attention', 'full_attention'] is not a list with a kind for each of 3 layers",
+            ),
             (config("llama", sliding_window=64), "sliding_window: 64 is not a key of this model_type"),
             (config("mistral", sliding_window=0), "sliding_window: 0 is not a whole number from 1 to 1099511627776"),
         ],
     )
     def test_what_is_refused(self, data, message):
         assert problems(data) == [message]
+
+
+class TestWindowedLayers:
+    @pytest.mark.parametrize(
+        ("data", "windowed"),
+        [
+            (config("mistral", sliding_window=64), [True] * 3),
+            (config("qwen2", sliding_window=64, use_sliding_window=True, max_window_layers=1), [False, True, True]),
+            (
+                config(
+                    "qwen3",
+                    sliding_window=64,
+                    use_sliding_window=True,
+                    layer_types=["full_attention", "sliding_attention", "full_attention"],
+                ),
+                [False, True, False],
+            ),
+            (config("gemma2", sliding_window=64, num_hidden_layers=5), [True, False, True, False, True]),
+            (config("gemma3_text", sliding_window=64, num_hidden_layers=8), [True] * 5 + [False] + [True] * 2),
+            (config("gemma3_text", sliding_window=64, num_hidden_layers=4, sliding_window_pattern=2), [True, False] * 2),
+            (config("gemma2", sliding_window=64, layer_types=["full_attention"] * 3), [False] * 3),
+        ],
+    )
+    def test_which_layers_have_the_window(self, data, windowed):
+        spec = read(data)
+        assert [spec.kind_of(layer).window for layer in range(spec.layers)] == [64 if one else None for one in windowed]
+
+    def test_gemma2_has_four_norms_a_tied_head_and_no_step(self):
+        spec = read(config("gemma2", drop=["tie_word_embeddings"], head_dim=8))
+        assert spec.parameters == 3 * (LAYER + 2 * 64) + ENDS - 1000 * 64
+        assert (spec.post_norms, spec.tied_embeddings, spec.activation) == (True, True, "gelu_tanh")
+        assert spec.not_planned == ()
+        assert spec.not_built == (
+            "norms after attention and feed-forward",
+            "soft-capped scores and logits",
+            "scaled embeddings",
+        )
+
+    def test_gemma3_also_has_norms_of_query_and_key_heads(self):
+        gemma2, gemma3 = (read(config(kind, head_dim=8)) for kind in ("gemma2", "gemma3_text"))
+        assert gemma3.parameters - gemma2.parameters == 3 * 2 * 8

@@ -31,7 +31,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "model_type",
         [
-            *("gemma2", "gemma3", "gemma3_text", "olmo3", "cohere2"),  # windows and full attention in turn
+            *("gemma3", "olmo3", "cohere2", "exaone4"),  # windows and full attention in turn, and other blocks
             *("qwen3_next", "qwen3_5", "nemotron_h", "rwkv5"),  # linear attention, state spaces
             *("phimoe", "qwen3_vl_moe", "deepseek_v32", "vit", "bert", "gpt2", "", "t5"),
         ],

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not INDEX.exists(), reason="the folder of real c
 ROWS = json.loads(INDEX.read_text()) if INDEX.exists() else []
 EXACT = {
     "llama", "mistral", "qwen2", "qwen3", "phi3", "internlm", "internlm2",
-    "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4",
+    "mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4", "gemma2", "gemma3_text",
 }  # fmt: skip
 
 

@@ -51,8 +51,8 @@ def test_what_each_option_adds(change, more):
         ({"rope": {"thetas": 1.0}}, "small.yaml: unknown key 'rope.thetas'; did you mean 'theta'?"),
         (
             {"family": "gpt"},
-            "small.yaml: family: Input should be 'llama', 'mistral', 'qwen2', 'qwen3', 'mixtral', 'qwen2_moe', 'qwen3_moe', "
-            "'gpt_oss', 'deepseek_v2', 'deepseek_v3' or 'llama4' (got 'gpt')",
+            "small.yaml: family: Input should be 'llama', 'mistral', 'qwen2', 'qwen3', 'gemma2', 'gemma3', 'mixtral', "
+            "'qwen2_moe', 'qwen3_moe', 'gpt_oss', 'deepseek_v2', 'deepseek_v3' or 'llama4' (got 'gpt')",
         ),
     ],
 )

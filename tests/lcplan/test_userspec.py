@@ -130,7 +130,7 @@ def test_hardware_that_is_refused(tmp_path, text, message):
         ("base: llama3-8b\nvocabs: 3\n", "mine.yaml: unknown key 'vocabs'; did you mean 'vocab'?"),
         ("base: llama3-8b\nkv_heads: 7\n", "mine.yaml: kv_heads=7 does not divide heads=32"),
         ("base: llama3-8b\nlayers: '3'\n", "mine.yaml: layers: Input should be a valid integer (got '3')"),
-        ("model_type: gemma2\n", "mine.yaml: model_type 'gemma2' is not modelled; "),
+        ("model_type: olmo3\n", "mine.yaml: model_type 'olmo3' is not modelled; "),
         ('!!python/object/apply:os.system ["touch pwned"]\n', "mine.yaml: not valid YAML: could not determine a constructor"),
     ],
 )

@@ -2,6 +2,7 @@ import pytest
 
 from lcplan import catalog
 from lcplan.errors import BadInputError
+from lcplan.rollout import SampleWorkload
 from planner.request import default_global_batch
 
 
@@ -12,12 +13,14 @@ def test_too_many_devices(ask):
         ask(devices=73)
 
 
-def test_a_sliding_window_shorter_than_the_sequence_is_refused(ask):
+def test_a_rollout_longer_than_the_sliding_window_is_refused(ask):
+    assert ask("mistral-7b-v0.1", seq=8192).longest is None
+    rollout = SampleWorkload(prompt=4096, generate=1, batch=8)
     with pytest.raises(
-        BadInputError, match=r"mistral-7b-v0.1 attends in a sliding window of 4096 tokens, which lcplan does not model"
+        BadInputError, match=r"mistral-7b-v0.1 attends in a sliding window of 4096 tokens, which lcplan's rollouts do not have"
     ):
-        ask("mistral-7b-v0.1", seq=8192)
-    assert ask("mistral-7b-v0.1", seq=4096).workload.seq_len == 4096
+        ask("mistral-7b-v0.1", workload=rollout)
+    assert ask("mistral-7b-v0.1", workload=SampleWorkload(prompt=4095, generate=1, batch=8)).longest == 4096
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
         ({"strategy": {"scheme": "usp"}}, "scheme", "scheme=usp"),
         ({"strategy": {"remat": "offload-query"}}, "offload", "remat=offload-query"),
         ({"model": "mamba-2.8b"}, "architecture", "unknown model 'mamba-2.8b'"),
-        ({"model": "gpt-oss-20b"}, "architecture", "the laws have no attention sinks"),
+        ({"model": "llama4-scout"}, "architecture", "the laws have no chunked attention"),
         ({"model": None}, "incomplete configuration", "no model"),
         ({"hardware": None}, "incomplete configuration", "no hardware"),
         ({"workload": {"seq_len": None}}, "incomplete configuration", "no seq_len"),

@@ -1,0 +1,78 @@
+"""Rules on sliding windows: which schemes have a halo, and how far it reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule, code
+
+HALVES = ("ring-zigzag", "all-gather")
+"""Schemes whose ranks hold two half chunks, so that full causal attention is as much work on each."""
+
+
+def _longest(setting: Setting) -> int:
+    """The longest window that is shorter than the sequence [tokens]; 0 where there is none."""
+    seq = setting.workload.seq_len
+    return max((kind.window for kind in setting.model.layer_kinds if kind.window and kind.window < seq), default=0)
+
+
+def everywhere(model: ModelSpec, seq_len: int) -> bool:
+    """Whether every layer has a window that is shorter than the sequence."""
+    return all(kind.window is not None and kind.window < seq_len for kind in model.layer_kinds)
+
+
+def _schemes(table: StrategyTable, *names: str) -> Mask:
+    return np.asarray(np.isin(table.scheme, [code("scheme", name) for name in names]) & (table.context > 1))
+
+
+def _uneven(setting: Setting, table: StrategyTable) -> Mask:
+    if not everywhere(setting.model, setting.workload.seq_len):
+        return np.zeros(len(table), dtype=np.bool_)
+    both_ways = (table.context > 1) & (table.bidirectional == code("bidirectional", "on"))
+    return np.asarray(_schemes(table, *HALVES) | both_ways)
+
+
+def _say_uneven(setting: Setting, strategy: Strategy) -> str:
+    what = f"scheme={strategy.scheme}" if strategy.scheme in HALVES else "bidirectional=on"
+    return (
+        f"{what}: every layer of {setting.model.name} attends in a window of {_longest(setting)} tokens, so that ranks with "
+        "contiguous chunks work alike and nothing goes round; use scheme=ring, whose ranks exchange halos, or ulysses, and "
+        "bidirectional=off"
+    )
+
+
+def _groups(setting: Setting, table: StrategyTable) -> Mask:
+    return np.asarray(_schemes(table, "ulysses-ring") & bool(_longest(setting)))
+
+
+def _say_groups(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"scheme={strategy.scheme} has no halo for the window of {_longest(setting)} tokens of {setting.model.name}; "
+        "use ring, ring-zigzag, all-gather or ulysses"
+    )
+
+
+def _reach(setting: Setting, table: StrategyTable) -> Mask:
+    half = setting.workload.seq_len // (2 * table.context)
+    return np.asarray(_schemes(table, *HALVES) & (_longest(setting) - 1 > half))
+
+
+def _say_reach(setting: Setting, strategy: Strategy) -> str:
+    context, seq, window = strategy.mesh.context, setting.workload.seq_len, _longest(setting)
+    most = seq // (2 * (window - 1))
+    way = f"context up to {most}, or " if most > 1 else ""
+    return (
+        f"the window of {window} tokens of {setting.model.name} reaches beyond the half chunk of {seq // (2 * context)} tokens "
+        f"that context={context} leaves scheme={strategy.scheme}; use {way}scheme=ring, whose halo may be several chunks"
+    )
+
+
+WINDOW_RULES: tuple[Rule, ...] = (
+    Rule("window-balance", "knob", _uneven, _say_uneven),
+    Rule("window-groups", "knob", _groups, _say_groups),
+    Rule("window-reach", "knob", _reach, _say_reach),
+)
