@@ -85,6 +85,42 @@ def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
     return share * np.maximum(hidden_s, 0.0)
 
 
+TRANSIT = {"all-gather": 2.0, "reduce-scatter": 3.0}
+"""Times that a byte of a ring collective's larger side crosses a device's memory: what arrives is written, and read to be sent
+on; a partial sum that arrives is written, read, and added to the device's own part, which is read too."""
+
+
+def transit_bytes(op: str, operand_bytes: Floats) -> Floats:
+    """Traffic that a torus collective brings to the memory of each device that it passes.
+
+    ``k B``.
+
+    Parameters
+    ----------
+    op : str
+        ``all-gather`` or ``reduce-scatter``; others bring none here.
+    operand_bytes : ndarray, shape [n]
+        B, the larger side of the operand [bytes].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Traffic [bytes per call].
+
+    Notes
+    -----
+    A TPU's products of training shapes keep its memory busy too (an 8192-wide bf16 product in tiles of 1024 on a v6e needs
+    1.4e12 of 1.6e12 bytes/s), so that what collectives move beside them is time. Ignores transfers that a device keeps in its
+    vector memory. Source: counted for rings; How To Scale Your Model (jax-ml.github.io/scaling-book/sharding) for the rings.
+
+    Examples
+    --------
+    >>> float(transit_bytes("all-gather", np.array(3.0)))
+    6.0
+    """
+    return TRANSIT.get(op, 0.0) * operand_bytes
+
+
 def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -> Floats:
     """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
 

@@ -49,6 +49,36 @@ def expert_product_seconds(layout: Layout, rates: Rates, *, products: Floats | f
     return gemm_seconds(flop, traffic, flop_per_s=rates.gemm.value, hbm_bytes_per_s=rates.hbm.value)
 
 
+def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
+    """Time of products with one-hot masks that bring rows to experts of a capacity, or their results back.
+
+    ``2 p t R D`` FLOP: every of the t tokens of a sequence with every of its rows of R, all but k of them zero.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    rates : Rates
+        What the device achieves.
+    products : float
+        p, products a layer: 2 forward; 3 backward, as rows, results and the results' weights have gradients [count].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Time [s per layer and microbatch]; 0 where rows are sorted instead.
+
+    Notes
+    -----
+    Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``dense_matmul``: "BSM,BSEC -> EBCM" and back.
+    """
+    if layout.setting.program.expert_copies != "one-hot":
+        return np.zeros(len(layout.table))
+    part = ExpertLayout(layout)
+    flop = 2.0 * products * layout.local_length * part.room * layout.setting.model.d_model
+    return np.where(part.dispatches("capacity"), flop / rates.gemm.value, 0.0)
+
+
 def expert_copy_bytes(layout: Layout, which: str) -> Floats:
     """Traffic of sorting rows and of bringing results back, of one layer and microbatch.
 
@@ -73,4 +103,5 @@ def expert_copy_bytes(layout: Layout, which: str) -> Floats:
     if layout.setting.model.routed is None:
         return np.zeros(len(layout.table))
     part, (sent, buffer) = ExpertLayout(layout), COPIES[which]
-    return layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.room)
+    masked = part.dispatches("capacity") & (layout.setting.program.expert_copies == "one-hot")
+    return ~masked * layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.room)

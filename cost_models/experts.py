@@ -15,6 +15,10 @@ from lcplan.strategy import MoeDispatch
 BLOCK_ROWS = 1024.0
 """Rows of one block of the block loop (strategies/moe/room.py), which there are spare at the end of its arrays."""
 
+TILE_ROWS = 512.0
+"""Rows of a tile of a TPU's grouped product (MaxText's ``tile_batch_seq``). A tile that holds rows of two experts is multiplied
+once for each, masked (github jax-ml/jax, experimental/pallas/ops/tpu/megablox/gmm.py, ``make_group_metadata``)."""
+
 IMBALANCE = 1.2
 """Rows of the busiest expert rank over the mean. An assumption, not a measurement: routers are trained towards 1, and we know
 no published figure of a trained model's ranks. Rows beyond ``moe_room_percent`` are dropped, so that is its bound."""
@@ -106,9 +110,10 @@ class ExpertLayout:
 
     @cached_property
     def multiplied(self) -> Floats:
-        """``busiest`` as the block loop runs it: every expert's last block is half full on average."""
-        half = self.own * BLOCK_ROWS / 2.0
-        return self.busiest + np.where(self.dispatches("capacity") | (not self.blocks), 0.0, half)
+        """``busiest`` as kernels run it: every expert's last block is half full on average; on TPU a tile is begun again for
+        every expert but the first."""
+        half = self.own * BLOCK_ROWS / 2.0 if self.blocks else (self.own - 1.0) * TILE_ROWS
+        return self.busiest + np.where(self.dispatches("capacity"), 0.0, half)
 
     @cached_property
     def matrices(self) -> Floats:

@@ -142,7 +142,7 @@ def recomputed_matrix_parameters(layout: Layout) -> Floats:
 
     A product is repeated unless what it makes is kept: query, key, value, ``attention_out``, gate, up. The down projection's
     result only enters the residual stream, which the next layer keeps, so a compiler leaves it out; a trainer that repeats
-    whole layers does not.
+    whole layers does not, nor one whose routing weights multiply it.
 
     Parameters
     ----------
@@ -176,6 +176,8 @@ def _recomputed(layout: Layout) -> Floats:
     if layout.setting.program.repeats == "whole-layer":
         last = float(model.d_model * width)
         total = total + (total == model.active_layer_matrix_parameters - last) * last
+    elif model.experts is not None and layout.setting.program.expert_weights == "after-down":
+        total = total + float(model.d_model * width) * ~(layout.saves("gate") & layout.saves("up"))
     return total
 
 

@@ -33,6 +33,11 @@ class Program(Frozen):
     """Chunks of the ring behind ``ulysses-ring``'s exchange of heads; with ``contiguous`` the last group sets the pace."""
     gathered_calls: Literal["each-chunk", "once"] = "each-chunk"
     """``once``: scheme ``all-gather`` calls its kernel on all gathered keys and merges nothing (Llama 3, Megatron)."""
+    expert_weights: Literal["before-down", "after-down"] = "before-down"
+    """Where a row's routing weight enters. ``after-down``: it multiplies what an expert returns, so that its gradient needs the
+    last product again where a layer is not kept."""
+    expert_copies: Literal["sorted", "one-hot"] = "sorted"
+    """How dispatch with a capacity brings rows to experts and back; ``one-hot``: products with masks (MaxText's dense path)."""
     recompute_scores: bool = False
     """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
     dispatch: Literal["compiled", "eager"] = "compiled"
@@ -55,9 +60,14 @@ class Program(Frozen):
     """``whole``: the logits of a microbatch exist at once."""
     fused_loss: bool = False
     """Whether cross entropy makes its gradient in the logits' place."""
+    logit_bytes: Annotated[float, Field(ge=2, le=32)] | None = None
+    """PyTorch's of one logit at the loss's peak; None: by ``fused_loss``. Megatron's 6: bf16 logits and their fp32 copy, in which
+    softmax and then the gradient are made; last that and its bf16 copy (tensor_parallel/cross_entropy.py)."""
     kept_logit_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
     """PyTorch's of one logit, beside what the loss's backward pass needs: 2 where the bf16 logits stay meanwhile, as in
     torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns beside the loss."""
+    dropout: bool = False
+    """Whether a layer keeps a mask, a byte an element, for each of its two sums with the residual stream (PyTorch)."""
     update_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
     """PyTorch's of one weight, in the optimizer's update, beside persistent state. InternEvo's 8: of gradients that are 4 here,
     it holds bf16 ones, flat copies of them in bf16 and in fp32 (hybrid_zero_optim.py), and ``foreach`` AdamW makes a temporary
@@ -83,10 +93,11 @@ class Program(Frozen):
 
 STEP = Program()
 
+_EXPERTS = {"expert_weights": "after-down", "expert_copies": "one-hot"}
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
 _TORCH = _FLASH.model_copy(update={"runtime": "torch", "repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
 _MEGATRON = _TORCH.model_copy(
-    update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "fused_loss": True}
+    update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "logit_bytes": 6.0}
 )
 _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
@@ -96,7 +107,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {
         "lcplan": STEP,
         "flash": Program(attention="flash", data_gradients="behind-backward", gathered_calls="once"),
-        "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed"}),
+        "maxtext": _FLASH.model_copy(update={"data_gradients": "exposed", **_EXPERTS}),
         "paxml": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "torch-fsdp": _TORCH,
         "torch-eager": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 2.0}),

@@ -9,7 +9,13 @@ import numpy as np
 
 from cost_models.attention import exposed_hop_seconds
 from cost_models.collectives import STREAM_RING, terms_of
-from cost_models.contention import by_nccl, hidden_contention_seconds, hop_contention_seconds, tensor_contention_seconds
+from cost_models.contention import (
+    by_nccl,
+    hidden_contention_seconds,
+    hop_contention_seconds,
+    tensor_contention_seconds,
+    transit_bytes,
+)
 from cost_models.flops import recomputes_attention
 from cost_models.host import host_wait_seconds, shares_cores
 from cost_models.kept import offload_seconds
@@ -213,7 +219,10 @@ class StepTime(StepWork):
     @cached_property
     def contention(self) -> Floats:
         """What NCCL's kernels take from those beside them: hidden collectives from all, permutes from attention."""
-        total = hidden_contention_seconds(self.layout, self._hidden) if self.layout.setting.hardware.kind == "gpu" else 0.0
+        kind = self.layout.setting.hardware.kind
+        if kind == "tpu":
+            return self._transit
+        total = hidden_contention_seconds(self.layout, self._hidden) if kind == "gpu" else 0.0
         if not np.any(by_nccl(self.layout)):
             return total + np.zeros(len(self.layout.table))
         forward, backward = self.forward_attention, self.backward_attention
@@ -224,6 +233,14 @@ class StepTime(StepWork):
             if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
                 total = total + self._steps(term) * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
         return total
+
+    @property
+    def _transit(self) -> Floats:
+        """What a torus's hidden gathers and scatters of weights take of the memory that the products beside them use."""
+        moved = [t.calls * transit_bytes(t.op, t.bytes) for t, _ in self.terms_with_seconds if t.purpose in WEIGHTS]
+        total = self._of(*WEIGHTS)
+        hidden = np.maximum(total - (self.comm_fsdp - self._of("tables")), 0.0) / np.maximum(total, 1e-30)
+        return hidden * sum(moved, start=np.zeros_like(total)) / self.rates.hbm.value
 
     @cached_property
     def overhead(self) -> Floats:

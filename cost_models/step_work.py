@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.attention import RingSteps, merge_bytes, ring_steps
-from cost_models.expert_work import expert_copy_bytes, expert_product_seconds
+from cost_models.expert_work import expert_copy_bytes, expert_product_seconds, one_hot_seconds
 from cost_models.experts import ExpertLayout
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
@@ -89,8 +89,10 @@ class StepWork:
         if experts is None:
             return self._gemm(repeated, 1.0)
         fed = np.where(self.layout.saves("gate"), 0.0, 1.0) + np.where(self.layout.saves("up"), 0.0, 1.0)
+        fed = fed + (self.layout.setting.program.expert_weights == "after-down") * np.minimum(fed, 1.0)
         dense = repeated - fed * model.d_model * experts.active * experts.d_ff - model.router_parameters
-        return self._gemm(dense + self._router, 1.0) + self._expert_products(fed)
+        masks = one_hot_seconds(self.layout, self.rates, products=1.0) * ~self.layout.saves("dispatched")
+        return self._gemm(dense + self._router, 1.0) + self._expert_products(fed) + masks * self._share
 
     def _products(self, times: float) -> Floats:
         """Products of one layer and microbatch, forward (1) or backward (2)."""
@@ -98,7 +100,8 @@ class StepWork:
         if model.routed is None:
             return self._gemm(float(model.layer_matrix_parameters), times)
         dense = self._gemm(model.attention_matrix_parameters + model.shared_matrix_parameters + self._router, times)
-        return dense + self._expert_products(3.0 * times, sums=3.0 * (times - 1.0))
+        masks = one_hot_seconds(self.layout, self.rates, products=1.0 + times) * self._share
+        return dense + self._expert_products(3.0 * times, sums=3.0 * (times - 1.0)) + masks
 
     @property
     def _router(self) -> Floats:

@@ -34,6 +34,13 @@ ATTENTION_COTANGENTS = 2.0
 """Of the queries' and of the keys' and values' sizes: cotangents of attention's output, which is as large as the queries, and
 of its operands."""
 
+HOPPER = 9
+"""First number of a Hopper's compute capability."""
+
+WORKSPACE_BYTES = {"before": 2.0 * 4096 * 1024 + 8.0 * 16 * 1024, "hopper": 32.0 * 1024 * 1024}
+"""Workspaces of cuBLAS in PyTorch: two of 4096 KiB and eight of 16; 32 MiB from Hopper on (docs.pytorch.org,
+CUBLAS_WORKSPACE_CONFIG in torch.backends.cuda; ATen/cuda/CublasHandlePool.cpp)."""
+
 RESERVED_OF_ALLOCATED = 1.06
 """The allocator's pool over what is allocated in it: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM runs on
 B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
@@ -92,7 +99,8 @@ class TorchMemory:
         layout, program = self.layout, self.layout.setting.program
         attention = self._token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
         statistics = FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim
-        kept = 4.0 * self._stream + attention + statistics + self._feed_forward
+        streams = 4.0 + (2.0 / layout.activation_bytes if program.dropout else 0.0)
+        kept = streams * self._stream + attention + statistics + self._feed_forward
         return kept + self._scores if program.attention == "unfused" and not program.recompute_scores else kept
 
     @cached_property
@@ -133,8 +141,15 @@ class TorchMemory:
 
     @cached_property
     def _table(self) -> Floats:
-        """Elements of the gathered head."""
-        return self.layout.vocab_width * self.layout.setting.model.d_model * self._sharded
+        """Elements of the head, as a device multiplies with it."""
+        return self.layout.vocab_width * self.layout.setting.model.d_model
+
+    @property
+    def _workspace(self) -> float:
+        """What cuBLAS has of the allocator, from the first product on."""
+        gpu = self.layout.setting.hardware.device.gpu
+        hopper = gpu is not None and gpu.compute_capability[0] >= HOPPER
+        return WORKSPACE_BYTES["hopper" if hopper else "before"]
 
     @cached_property
     def _ring(self) -> Floats:
@@ -147,10 +162,11 @@ class TorchMemory:
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each moment holds beyond the persistent state.
 
-        The head's gradient is there whole, in the dtype of its product and in that of its reduction, before it is split.
+        The head's gradient is there in the dtype of its product before it is added; and in that of its reduction, where it is
+        split.
         """
         layout, program = self.layout, self.layout.setting.program
-        per_logit = (FUSED_LOGIT_BYTES if program.fused_loss else LOGIT_BYTES) + program.kept_logit_bytes
+        per_logit = program.logit_bytes or (FUSED_LOGIT_BYTES if program.fused_loss else LOGIT_BYTES)
         saved, queries = {"saved_activations": self.saved_activations}, self._token * layout.query_width
         in_layer = {**saved, "gathered_weights": self._gathered_layer}
         gates = FEED_FORWARD_COTANGENTS * self._token * layout.ff_width
@@ -159,10 +175,10 @@ class TorchMemory:
         return {
             "loss": {
                 **saved,
-                "logits_loss": per_logit * layout.loss_chunk * layout.vocab_width,
+                "logits_loss": (per_logit + program.kept_logit_bytes) * layout.loss_chunk * layout.vocab_width,
                 "working_set": 2.0 * self._stream,
-                "gathered_weights": layout.gather_bytes * self._table,
-                "collective_buffers": (layout.gather_bytes + layout.reduce_bytes) * self._table,
+                "gathered_weights": layout.gather_bytes * self._table * self._sharded,
+                "collective_buffers": (layout.gather_bytes + layout.reduce_bytes * self._sharded) * self._table,
             },
             "feed_forward_backward": {**in_layer, "working_set": self._again + gates + 2.0 * self._stream},
             "attention_backward": {
@@ -182,6 +198,7 @@ class TorchMemory:
         parts: dict[str, Floats] = {
             name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in MEMORY_PARTS
         }
+        parts["working_set"] = parts["working_set"] + self._workspace
         batch = 16.0 * self.layout.tokens
         parts |= {"params": self.params, "optimizer": self.optimizer, "grads": self.grads, "batch": batch}
         total = sum(parts.values(), start=zero)

@@ -59,9 +59,9 @@ class Cases:
         row = facts.row
         mesh = _mesh(facts, choice)
         replicas = mesh.data * mesh.fsdp
-        sequences = SEQUENCES[choice.get("global_batch", "one sequence")]
+        sequences = row.strategy.micro_batch or SEQUENCES[choice.get("global_batch", "one sequence")]
         batch = row.workload.global_batch or sequences * replicas * (row.strategy.microbatches or 1)
-        microbatches = row.strategy.microbatches or _microbatches(choice, sequences=batch / replicas)
+        microbatches = row.strategy.microbatches or _microbatches(facts, choice, sequences=batch / replicas)
         fields: dict[str, Any] = {
             "scheme": SCHEME_NAMES[row.strategy.scheme or choice.get("scheme", "ring-zigzag")],
             "remat": row.strategy.remat if isinstance(row.strategy.remat, str) else choice.get("remat", "full"),
@@ -109,11 +109,14 @@ def _mesh(facts: Facts, choice: Choice) -> Mesh:
     return Mesh.model_validate(sizes)
 
 
-def _microbatches(choice: Choice, *, sequences: float) -> int:
+def _microbatches(facts: Facts, choice: Choice, *, sequences: float) -> int:
+    if facts.row.strategy.micro_batch is not None:
+        return max(1, round(sequences / facts.row.strategy.micro_batch))
     return max(1, round(sequences)) if choice.get("microbatches") == "one sequence each" else 1
 
 
 def _knobs(facts: Facts) -> dict[str, Any]:
     strategy = facts.row.strategy
     names = ("ulysses", "loss_chunk_tokens", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype")
+    names += ("moe_dispatch", "moe_room_percent")
     return {name: value for name in names if (value := getattr(strategy, name)) is not None}

@@ -62,9 +62,19 @@ def facts_of(row: Row, specs: Specs) -> Facts:
         )
     _check_exchange(row, context=mesh.get("context", 1))
     program = specs.program(row)
+    _check_replicas(row, mesh=mesh, program=program)
     if isinstance(row.strategy.remat, tuple):
         program = program.model_copy(update={"saved": row.strategy.remat})
     return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+
+
+def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) -> None:
+    """What splits the optimizer over data needs to know how much data there is."""
+    unknown = row.devices is None and "data" not in mesh and "fsdp" not in mesh
+    if unknown and program.optimizer_over == "data" and row.workload.kind == "train":
+        raise NotModelledError(
+            "incomplete configuration", "neither devices nor data or fsdp is stated, and the optimizer is split over them"
+        )
 
 
 def _check_exchange(row: Row, *, context: int) -> None:
@@ -132,9 +142,10 @@ def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareS
     unstated = {
         "mesh": free > 1,
         "precision": workload.precision is None and hardware.kind != "cpu",
-        "global_batch": workload.global_batch is None,
+        "global_batch": workload.global_batch is None and strategy.micro_batch is None,
         "microbatches": workload.kind == "train"
         and strategy.microbatches is None
+        and strategy.micro_batch is None
         and workload.global_batch != mesh.get("data", 1) * mesh.get("fsdp", 1) * free,
         "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
         "backend": strategy.backend is None and len(hardware.backends) > 1,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lcplan.frozen import Frozen
-from lcplan.strategy import CacheLayout, CollectiveMatmul, Dtype, ParameterLayout
+from lcplan.strategy import CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -81,11 +81,15 @@ class RowStrategy(Frozen):
     ulysses: Count | None = None
     backend: str | None = None
     microbatches: Count | None = None
+    micro_batch: Count | None = None
+    """Sequences of one microbatch on a rank of data x fsdp x expert, for sources that state these."""
     loss_chunk_tokens: Count | None = None
     collective_matmul: CollectiveMatmul | None = None
     gather_dtype: Dtype | None = None
     reduce_dtype: Dtype | None = None
     moments_dtype: Dtype | None = None
+    moe_dispatch: MoeDispatch | None = None
+    moe_room_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
     parameters: ParameterLayout = "gathered-per-step"
     """Of a rollout, as is ``cache``."""
     cache: CacheLayout = "whole"

@@ -9,10 +9,13 @@ from cost_models.contention import (
     hop_contention_seconds,
     multiprocessor_share,
     tensor_contention_seconds,
+    transit_bytes,
 )
 from cost_models.estimate import estimate
 from cost_models.layout import Layout
+from cost_models.rates import rates_for
 from cost_models.setting import Setting
+from cost_models.step_time import StepTime
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
@@ -69,3 +72,20 @@ def test_what_hides_collectives_pays_for_their_blocks():
     assert hidden_contention_seconds(layout, np.array([1.0, -1e-15])) == pytest.approx([24 / 152, 0.0])
     tpu = layout_of(Strategy(mesh=Mesh(), backend="ici"), machine="tpu-v5p-64")
     assert hidden_contention_seconds(tpu, np.array([1.0]))[0] == 0.0
+
+
+def test_on_a_torus_weights_in_flight_take_the_memory_that_products_use():
+    # An all-gather's byte is written and read, a partial sum's read once more; what is not hidden takes nothing.
+    spec = hardware("tpu-v6e-256")
+    work = Workload(seq_len=8192, global_batch=256)
+    setting = Setting(model=model("llama3-8b"), hardware=spec, workload=work, budget_bytes=spec.usable_bytes)
+    meshes = (Mesh(fsdp=256), Mesh(data=256))
+    times = StepTime(
+        Layout(setting, StrategyTable.from_strategies([Strategy(mesh=m, backend="ici") for m in meshes])), rates_for(setting)
+    )
+    matrices = 32 * setting.model.layer_matrix_parameters
+    moved = 2 * 2 * (2 * matrices) + 3 * (4 * matrices)  # two bf16 gathers, one fp32 scatter
+    whole = moved / times.rates.hbm.value
+    assert 0.9 * whole < times.contention[0] <= whole
+    assert times.contention[1] == 0.0
+    assert transit_bytes("all-to-all", np.array(5.0)) == 0.0

@@ -1,14 +1,20 @@
 """Laws of a mixture of experts: rows, bytes, FLOPs and memory by hand, and what must hold at the limits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cost_models.collectives import terms_of
 from cost_models.estimate import estimate
-from cost_models.experts import BLOCK_ROWS, IMBALANCE, ExpertLayout
+from cost_models.expert_work import expert_copy_bytes, one_hot_seconds
+from cost_models.experts import BLOCK_ROWS, IMBALANCE, TILE_ROWS, ExpertLayout
 from cost_models.flops import matrix_flop_per_token
 from cost_models.layout import Layout
+from cost_models.program import PROGRAMS
+from cost_models.rates import rates_for
 from cost_models.setting import Setting
+from cost_models.step_work import StepWork
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.experts import Experts
@@ -36,6 +42,11 @@ def layout(*, spec=TOY, machine="gb200-nvl72", seq=4096, batch=8, **fields):
     hw = hardware(machine)
     setting = Setting(spec, hw, Workload(seq_len=seq, global_batch=batch), hw.usable_bytes)
     return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=mesh, **fields)]))
+
+
+def maxtext(**fields):
+    made = layout(machine="tpu-v6e-256", backend="ici", **fields)
+    return Layout(replace(made.setting, program=PROGRAMS["maxtext"]), made.table)
 
 
 def part(**fields):
@@ -160,6 +171,7 @@ def test_rows_of_a_table_are_priced_as_alone():
         assert together.total_bytes[index] == pytest.approx(alone.total_bytes[0], rel=1e-12)
 
 
+<<<<<<< HEAD
 SHARED = TOY.model_copy(update={"experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, shared_gate=True)})
 MIXED = TOY.model_copy(update={"layers": 5, "experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, first_dense=2)})
 DENSE = 3 * 8 * 8
@@ -248,3 +260,34 @@ def test_a_model_without_experts_in_any_layer_costs_what_the_dense_one_does():
     one, other = (priced_spec(which, Strategy(mesh=Mesh(context=8, tensor=2), microbatches=8)) for which in (spec, dense))
     assert one.step_s[0] == pytest.approx(other.step_s[0], rel=1e-12)
     assert one.total_bytes[0] == pytest.approx(other.total_bytes[0], rel=1e-12)
+=======
+def test_a_grouped_product_on_tpu_begins_a_tile_again_for_every_expert_but_the_first():
+    # 8 sequences of 4096 tokens, 2 experts a token, 4 experts on the device
+    rows = part(machine="tpu-v6e-8", backend="ici")
+    assert float(rows.multiplied[0]) == 8 * 4096 * 2 + 3 * TILE_ROWS
+    assert float(part().multiplied[0]) == 8 * 4096 * 2 + 4 * BLOCK_ROWS / 2
+
+
+def test_a_capacity_by_masks_multiplies_every_token_with_every_row_of_its_sequence():
+    capacity = maxtext(moe_dispatch="capacity", moe_room_percent=125)
+    rows = 8 * 4096 * 2 * 1.25  # room of all sequences
+    rate = rates_for(capacity.setting).gemm.value
+    one = one_hot_seconds(capacity, rates_for(capacity.setting), products=1.0)
+    assert float(one[0]) == pytest.approx(2 * 4096 * rows * 8 / rate)
+    assert float(expert_copy_bytes(capacity, "forward")[0]) == 0.0
+    dropless = maxtext()
+    assert float(one_hot_seconds(dropless, rates_for(dropless.setting), products=1.0)[0]) == 0.0
+    assert float(expert_copy_bytes(dropless, "forward")[0]) > 0.0
+
+
+def test_weights_after_the_last_product_need_it_again():
+    again = [
+        StepWork(x, rates_for(x.setting)).layer_again_gemm for x in (layout(machine="tpu-v6e-256", backend="ici"), maxtext())
+    ]
+    own = StepWork(maxtext(), rates_for(maxtext().setting))
+    assert float(again[1][0] - again[0][0]) == pytest.approx(float(own._expert_products(1.0)[0]))
+    kept = maxtext(remat="none")
+    assert float(StepWork(kept, rates_for(kept.setting)).layer_again_gemm[0]) == pytest.approx(
+        float(own._gemm(own._router, 1.0)[0])
+    )
+>>>>>>> 92f9a8e (Laws: collectives' way through a TPU's memory, tiles of grouped products, MaxText's experts; Megatron's logits, masks, workspaces; tables say micro_batch and moe_dispatch)
