@@ -214,7 +214,8 @@ def memory_law(layout: Layout) -> StepMemory | TorchMemory:
 def allowance_bytes(layout: Layout) -> Floats:
     """Memory that runtime and communicators take beside the executable.
 
-    ``runtime + groups * communicator``: one communicator for each mesh axis above one, and one for fsdp with context.
+    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and as many
+    more as a trainer's ring has.
 
     Parameters
     ----------
@@ -233,4 +234,6 @@ def allowance_bytes(layout: Layout) -> Floats:
     allowance = layout.setting.hardware.allowance
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
+    more = layout.setting.program.ring_communicators - 1
+    groups = groups + more * layout.rings if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)

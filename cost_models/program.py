@@ -31,6 +31,9 @@ class Program(Frozen):
     """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
     """Chunks of the ring behind ``ulysses-ring``'s exchange of heads; with ``contiguous`` the last group sets the pace."""
+    ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1
+    """Communicators that a ring has; LoongTrain's double ring has 5: all ranks; within and between windows one each for keys
+    and values, and for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""
     gathered_calls: Literal["each-chunk", "once"] = "each-chunk"
     """``once``: scheme ``all-gather`` calls its kernel on all gathered keys and merges nothing (Llama 3, Megatron)."""
     expert_weights: Literal["before-down", "after-down"] = "before-down"
@@ -61,13 +64,16 @@ class Program(Frozen):
     fused_loss: bool = False
     """Whether cross entropy makes its gradient in the logits' place."""
     logit_bytes: Annotated[float, Field(ge=2, le=32)] | None = None
-    """PyTorch's of one logit at the loss's peak; None: by ``fused_loss``. Megatron's 6: bf16 logits and their fp32 copy, in which
+    """PyTorch's of one logit at the loss's peak; None: by ``fused_loss``. Megatron's 6: bf16 logits and an fp32 copy, in which
     softmax and then the gradient are made; last that and its bf16 copy (tensor_parallel/cross_entropy.py)."""
     kept_logit_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
     """PyTorch's of one logit, beside what the loss's backward pass needs: 2 where the bf16 logits stay meanwhile, as in
     torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns beside the loss."""
     dropout: bool = False
     """Whether a layer keeps a mask, a byte an element, for each of its two sums with the residual stream (PyTorch)."""
+    bucket_bytes: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    """PyTorch's of the buckets that gradients and weights travel in. DeepSpeed's 9e9: two kinds of bucket of 5e8 elements of 2
+    bytes, 4.5 of each where communication overlaps (huggingface.co/docs/transformers, DeepSpeed, ``overlap_comm``)."""
     update_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
     """PyTorch's of one weight, in the optimizer's update, beside persistent state. InternEvo's 8: of gradients that are 4 here,
     it holds bf16 ones, flat copies of them in bf16 and in fp32 (hybrid_zero_optim.py), and ``foreach`` AdamW makes a temporary
@@ -80,6 +86,9 @@ class Program(Frozen):
     weights that are not hoisted out of the chunks, and sums that are kernels of their own, come on top."""
     data_gradients: Literal["exposed", "behind-backward"] = "exposed"
     """Whether gradients are reduced over data after the backward pass or behind it."""
+    gradient_sums: Literal["apart", "in-products"] = "apart"
+    """How a microbatch's gradients join those of the ones before: a pass of their own over both, or in the products that make
+    them (Megatron's gradient accumulation fusion)."""
     stream: Literal["exposed", "backward-beside-products", "beside-products"] = "exposed"
     """Whether tensor's gathers and scatters of the residual stream run beside products: in the backward pass, beside the
     weights' gradients, or in both, beside the products that they feed."""
@@ -92,6 +101,9 @@ class Program(Frozen):
 
 
 STEP = Program()
+
+DEEPSPEED_BUCKET_BYTES = 5e8 * 2.0 * 2.0 * 4.5
+"""``Program.bucket_bytes`` of DeepSpeed as it comes."""
 
 _EXPERTS = {"expert_weights": "after-down", "expert_copies": "one-hot"}
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
@@ -116,6 +128,11 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
         "internevo": _MEGATRON.model_copy(update={"update_bytes": 8.0}),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
+        "deepspeed": _TORCH.model_copy(update={"bucket_bytes": DEEPSPEED_BUCKET_BYTES}),
+        "loongtrain": _TORCH.model_copy(update={"ring_communicators": 5}),
+        "nemo": _MEGATRON.model_copy(
+            update={"attention": "flash", "gradient_sums": "in-products", "stream": "beside-products"}
+        ),
         "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,
         "plain-jax": Program(attention="flash", derivative="autodiff", loss_products=6.0, head_bytes=28.0),

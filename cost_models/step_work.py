@@ -207,5 +207,6 @@ class StepWork:
             return np.zeros(len(self.layout.table))
         elements = layout.setting.model.parameters / layout.state_shards
         update = elements / layout.optimizer_shards * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
-        sums = 12.0 * elements * np.where(layout.microbatches > 1, layout.microbatches, 0.0)
+        apart = layout.setting.program.gradient_sums == "apart"
+        sums = 12.0 * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
         return self._memory(update + sums, 1.0)

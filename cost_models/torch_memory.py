@@ -145,6 +145,13 @@ class TorchMemory:
         return self.layout.vocab_width * self.layout.setting.model.d_model
 
     @property
+    def _head_gradient(self) -> Floats:
+        """The head's gradient as its product makes it, before it is added, and as it is reduced where it is split."""
+        layout = self.layout
+        made = layout.gather_bytes if layout.setting.program.gradient_sums == "apart" else 0.0
+        return (made + layout.reduce_bytes * self._sharded) * self._table
+
+    @property
     def _workspace(self) -> float:
         """What cuBLAS has of the allocator, from the first product on."""
         gpu = self.layout.setting.hardware.device.gpu
@@ -178,7 +185,7 @@ class TorchMemory:
                 "logits_loss": (per_logit + program.kept_logit_bytes) * layout.loss_chunk * layout.vocab_width,
                 "working_set": 2.0 * self._stream,
                 "gathered_weights": layout.gather_bytes * self._table * self._sharded,
-                "collective_buffers": (layout.gather_bytes + layout.reduce_bytes * self._sharded) * self._table,
+                "collective_buffers": self._head_gradient,
             },
             "feed_forward_backward": {**in_layer, "working_set": self._again + gates + 2.0 * self._stream},
             "attention_backward": {
@@ -199,6 +206,8 @@ class TorchMemory:
             name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in MEMORY_PARTS
         }
         parts["working_set"] = parts["working_set"] + self._workspace
+        travels = np.maximum(1.0 * self._sharded, self.layout.joins(("data", "fsdp", "context", "expert")))
+        parts["collective_buffers"] = parts["collective_buffers"] + self.layout.setting.program.bucket_bytes * travels
         batch = 16.0 * self.layout.tokens
         parts |= {"params": self.params, "optimizer": self.optimizer, "grads": self.grads, "batch": batch}
         total = sum(parts.values(), start=zero)

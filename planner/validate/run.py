@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.constants import Constants, Fitted, fitted_on, published_constants
 from lcplan.errors import BadInputError
+from planner.validate.contradictions import contradictions
 from planner.validate.excuse import NotModelledError
 from planner.validate.facts import Facts, facts_of
 from planner.validate.result import FittedOn, PairResult, TableResult
@@ -79,13 +80,15 @@ def _facts(table: PublishedTable, folder: Path) -> tuple[tuple[Facts, ...], list
 
 def _results(facts: tuple[Facts, ...], best: Trial) -> list[RowResult]:
     results = []
+    beside = contradictions(facts, best.cases)
     for fact, case, prediction in zip(facts, best.cases, best.predictions, strict=True):
         measured = fact.row.measured.stated
         chosen = dict(case.chosen)
         if "flop_convention" in best.choice and fact.row.measured.tflop_per_s_per_device is not None:
             chosen["flop_convention"] = best.choice["flop_convention"]
         signed = errors(measured, prediction)
-        results.append(RowResult(fact.row.id, measured, chosen=chosen, predicted=prediction, error_ratio=signed))
+        result = RowResult(fact.row.id, measured, chosen=chosen, predicted=prediction, error_ratio=signed)
+        results.append(replace(result, contradicted_by=beside.get(fact.row.id)))
     return results
 
 
@@ -122,7 +125,8 @@ def _summaries(rows: list[RowResult], left_out: dict[Quantity, float]) -> dict[Q
         entry = summary([row.error_ratio[name] for row in there], ranks=ranks, leave_one_out=left_out.get(name))
         if name == "fits":
             needs = [float(row.predicted["budget_ratio"]) for row in there]
-            entry = replace(entry, outside_band=verdicts([row.error_ratio[name] for row in there], needs))
+            signed, beside = [row.error_ratio[name] for row in there], [row.contradicted_by is not None for row in there]
+            entry = replace(entry, outside_band=verdicts(signed, needs, beside))
         found[name] = entry
     return found
 

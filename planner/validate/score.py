@@ -41,12 +41,16 @@ class Verdicts:
     outside_band_right: int
     outside_band_unsafe: int
     """Of the wrong ones, those that were said to fit and ran out of memory."""
+    outside_band_contradicted: int = 0
+    """Of these, those that a row of their own source contradicts (planner.validate.contradictions)."""
 
 
-def verdicts(signed: Sequence[float], budget_ratios: Sequence[float]) -> Verdicts:
+def verdicts(signed: Sequence[float], budget_ratios: Sequence[float], contradicted: Sequence[bool]) -> Verdicts:
     """Counts of verdicts (errors as in ``errors``) by what each row needs of its budget."""
-    far = [error for error, ratio in zip(signed, budget_ratios, strict=True) if abs(ratio - 1.0) > BAND]
-    return Verdicts(len(far), sum(error == 0 for error in far), sum(error > 0 for error in far))
+    rows = zip(signed, budget_ratios, contradicted, strict=True)
+    far = [(error, beside) for error, ratio, beside in rows if abs(ratio - 1.0) > BAND]
+    unsafe = [beside for error, beside in far if error > 0]
+    return Verdicts(len(far), sum(error == 0 for error, _ in far), len(unsafe), sum(unsafe))
 
 
 @dataclass(frozen=True)

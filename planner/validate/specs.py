@@ -30,10 +30,11 @@ TRAINERS: tuple[tuple[str, str], ...] = (
     ("torchtitan", "torch-compile"),
     ("llm-foundry", "llm-foundry"),
     ("internevo", "internevo"),
+    ("loongtrain", "loongtrain"),
     ("megatron-deepspeed", "megatron-deepspeed"),
     ("megatron", "megatron"),
-    ("nemo", "megatron"),
-    ("deepspeed", "torch-fsdp"),
+    ("nemo", "nemo"),
+    ("deepspeed", "deepspeed"),
     ("fsdp", "torch-compile"),
     ("pytorch", "torch-compile"),
 )

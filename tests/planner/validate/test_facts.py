@@ -150,10 +150,11 @@ def test_choices_are_every_combination_the_plainest_first():
 @pytest.mark.parametrize(
     ("title", "where", "program"),
     [
-        ("NeMo performance summary", "docs", "megatron"),
+        ("NeMo performance summary", "docs", "nemo"),
         ("Runs", "github NVIDIA/Megatron-LM", "megatron"),
         ("Megatron-DeepSpeed GPT", "here", "megatron-deepspeed"),
-        ("DeepSpeed Ulysses", "here", "torch-fsdp"),
+        ("DeepSpeed Ulysses", "here", "deepspeed"),
+        ("LoongTrain on A800", "here", "loongtrain"),
         ("MaxText on GPUs", "github AI-Hypercomputer/maxtext", "maxtext"),
         ("Phenomena of training", "here", "flash"),
     ],

@@ -33,8 +33,9 @@ def test_a_summary_by_hand():
 
 
 def test_verdicts_near_the_budget_do_not_count():
-    found = verdicts([0.0, 1.0, 1.0, -1.0], [0.5, 1.05, 0.7, 1.3])
+    found = verdicts([0.0, 1.0, 1.0, -1.0], [0.5, 1.05, 0.7, 1.3], [True, True, True, False])
     assert (found.outside_band_rows, found.outside_band_right, found.outside_band_unsafe) == (3, 1, 1)
+    assert found.outside_band_contradicted == 1
 
 
 def test_rank_correlation_by_hand():
