@@ -12,7 +12,8 @@ from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
 from lcplan.rollout import SampleWorkload
 from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Sampling, Strategy
 from lcplan.workload import Workload
-from planner.validate.facts import PRECISIONS, SCHEME_NAMES, Facts
+from planner.validate.facts import Facts
+from planner.validate.names import PRECISIONS, REMAT_NAMES, scheme_of
 from planner.validate.table import RowWorkload
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -58,14 +59,15 @@ class Cases:
         """The row of ``facts`` where its open fields are as ``choice`` says."""
         row = facts.row
         mesh = _mesh(facts, choice)
-        replicas = mesh.data * mesh.fsdp
+        replicas = mesh.data * mesh.fsdp * mesh.expert
         sequences = row.strategy.micro_batch or SEQUENCES[choice.get("global_batch", "one sequence")]
         batch = row.workload.global_batch or sequences * replicas * (row.strategy.microbatches or 1)
         microbatches = row.strategy.microbatches or _microbatches(facts, choice, sequences=batch / replicas)
+        remat = row.strategy.remat if isinstance(row.strategy.remat, str) else choice.get("remat", "full")
         fields: dict[str, Any] = {
-            "scheme": SCHEME_NAMES[row.strategy.scheme or choice.get("scheme", "ring-zigzag")],
-            "remat": row.strategy.remat if isinstance(row.strategy.remat, str) else choice.get("remat", "full"),
-            "backend": row.strategy.backend or choice.get("backend", facts.hardware.backends[0]),
+            "scheme": scheme_of(row.strategy.scheme) or choice.get("scheme", "ring-zigzag"),
+            "remat": REMAT_NAMES.get(remat, remat),
+            "backend": (row.strategy.backend or "").lower() or choice.get("backend", facts.hardware.backends[0]),
             "microbatches": microbatches,
         }
         setting = self._setting(facts, batch=batch, precision=row.workload.precision or choice.get("precision", "bf16"))
@@ -85,10 +87,11 @@ class Cases:
 
 
 def _workload(row: RowWorkload, *, batch: int, precision: str) -> Workload | SampleWorkload:
+    dtype = PRECISIONS[precision.lower()]
     if row.kind == "train":
-        return Workload.model_validate({"seq_len": row.seq_len, "global_batch": batch, "precision": PRECISIONS[precision]})
+        return Workload.model_validate({"seq_len": row.seq_len, "global_batch": batch, "precision": dtype})
     fields = row.model_dump(include={"prompt", "generate", "kv_dtype", "donate"})
-    return SampleWorkload.model_validate({**fields, "batch": batch, "precision": PRECISIONS[precision]})
+    return SampleWorkload.model_validate({**fields, "batch": batch, "precision": dtype})
 
 
 def _rollout(facts: Facts, mesh: Mesh) -> Sampling | None:

@@ -1,8 +1,8 @@
 """Contradictions: runs said to be out of memory beside one of the same source that needed at least as much and ran.
 
-No law in which memory grows with what decides it is right about both, so that such a verdict is counted apart. It is found by what the rows state, whatever
-the laws say of them: the same model, device, trainer, scheme and tensor; as many tokens a device or more; state over as
-many devices or fewer; and everything kept that the other run keeps.
+No law in which memory grows with what decides it is right about both, so that such a verdict is counted apart. It is found by
+what the rows state, whatever the laws say of them: the same model, device, trainer, scheme and tensor; as many tokens a device
+or more; state over as many devices or fewer; and everything kept that the other run keeps.
 """
 
 from __future__ import annotations

@@ -14,14 +14,9 @@ from lcplan.remat import NAMED_TENSORS, RematName
 from lcplan.strategy import AXES, BACKENDS, SCHEMES, AxisName
 from lcplan.suggest import hint
 from planner.validate.excuse import NotModelledError
+from planner.validate.names import PRECISIONS, REMAT_NAMES, REMAT_SLIP, is_slip, scheme_of
 from planner.validate.specs import Specs
 from planner.validate.table import Row, RowMesh
-
-PRECISIONS = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "tf32": "fp32"}
-"""Precisions by the two that the laws tell apart: fp16 has the size and the rate of bf16."""
-
-SCHEME_NAMES = {name: name for name in SCHEMES} | {"striped": "ring-zigzag"}
-"""Schemes by lcplan's own. Striped attention gives every rank the same causal work a step, as the zigzag ring does."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +33,12 @@ class Facts:
 
     @property
     def replicas(self) -> int:
-        """Devices over which the batch is split, by what is stated: data x fsdp."""
-        return self.mesh.get("data", 1) * self.mesh.get("fsdp", 1)
+        """Devices over which the batch is split, by what is stated: data x fsdp x expert."""
+        return _replicas(self.mesh)
+
+
+def _replicas(mesh: dict[AxisName, int]) -> int:
+    return mesh.get("data", 1) * mesh.get("fsdp", 1) * mesh.get("expert", 1)
 
 
 def facts_of(row: Row, specs: Specs) -> Facts:
@@ -56,7 +55,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
     model, hardware = specs.model(row), specs.hardware(row)
     mesh, free = _mesh(row.strategy.mesh, row.devices)
     _check_heads(row, mesh=mesh, model=model)
-    if row.strategy.backend not in {None, *BACKENDS}:
+    if (row.strategy.backend or BACKENDS[0]).lower() not in BACKENDS:
         raise BadInputError(
             f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
         )
@@ -80,7 +79,7 @@ def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) ->
 def _check_exchange(row: Row, *, context: int) -> None:
     """Ranks that exchange heads are of scheme ``ulysses-ring`` and divide the context axis."""
     ranks = row.strategy.ulysses
-    if ranks is not None and (row.strategy.scheme != "ulysses-ring" or context % ranks):
+    if ranks is not None and (scheme_of(row.strategy.scheme) != "ulysses-ring" or context % ranks):
         raise BadInputError(
             f"row {row.id}: ulysses={ranks} needs scheme ulysses-ring (here {row.strategy.scheme}) and a context it divides"
             f" (here {context}); leave it out for other schemes"
@@ -92,9 +91,9 @@ def _excuse(row: Row) -> None:
     strategy, workload = row.strategy, row.workload
     if (strategy.mesh.pipe or 1) > 1:
         raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
-    if workload.precision is not None and workload.precision not in PRECISIONS:
+    if workload.precision is not None and workload.precision.lower() not in PRECISIONS:
         raise NotModelledError("precision below bf16", f"precision={workload.precision}")
-    if strategy.scheme is not None and strategy.scheme not in SCHEME_NAMES:
+    if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
     if workload.kind == "sample":
         if workload.prompt is None or workload.generate is None:
@@ -106,8 +105,8 @@ def _excuse(row: Row) -> None:
 
 def _check_remat(row: Row) -> None:
     remat = row.strategy.remat
-    if isinstance(remat, str) and remat not in get_args(RematName):
-        if "offload" in remat:
+    if isinstance(remat, str) and remat not in {*get_args(RematName), *REMAT_NAMES}:
+        if "offload" in remat or not is_slip(remat, get_args(RematName), likeness=REMAT_SLIP):
             raise NotModelledError("offload", f"remat={remat}")
         raise BadInputError(f"row {row.id}: unknown remat policy {remat!r}{hint(remat, get_args(RematName))}")
     unknown = [name for name in remat if name not in NAMED_TENSORS] if isinstance(remat, tuple) else []
@@ -120,7 +119,7 @@ def _check_remat(row: Row) -> None:
 def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> None:
     """Ulysses gives each rank whole heads; a source that ran out of ranks says out of memory."""
     ranks = mesh.get("context", 1) * mesh.get("tensor", 1)
-    if row.strategy.scheme == "ulysses" and model.heads % ranks:
+    if scheme_of(row.strategy.scheme) == "ulysses" and model.heads % ranks:
         raise NotModelledError("scheme", f"ulysses over context x tensor = {ranks} ranks of {model.heads} heads")
 
 
@@ -146,7 +145,7 @@ def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareS
         "microbatches": workload.kind == "train"
         and strategy.microbatches is None
         and strategy.micro_batch is None
-        and workload.global_batch != mesh.get("data", 1) * mesh.get("fsdp", 1) * free,
+        and workload.global_batch != _replicas(mesh) * free,
         "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
         "backend": strategy.backend is None and len(hardware.backends) > 1,
         "remat": workload.kind == "train" and strategy.remat is None and workload.part == "step",

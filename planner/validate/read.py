@@ -29,6 +29,8 @@ def read_table(path: str | Path) -> PublishedTable:
         Unreadable, unknown or missing keys, wrong values, two rows of one id, a pair of rows that are not there.
     """
     file = Path(path)
+    if file.suffix.lower() in {".csv", ".tsv"}:
+        raise BadInputError(f"{path}: a table is YAML or JSON (docs/tables.md), not comma-separated; write each line as a row")
     data = read_json(file) if file.suffix.lower() == ".json" else read_yaml(file)
     return table_of(data, str(path))
 

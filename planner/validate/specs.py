@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cost_models.program import PROGRAMS, Program
 from lcplan import catalog
+from lcplan.catalog.find_hardware import ALIASES
 from lcplan.catalog.path_like import is_path
 from lcplan.errors import BadInputError
 from lcplan.hardware import HardwareSpec
@@ -17,6 +18,7 @@ from lcplan.model import ModelSpec
 from lcplan.suggest import hint
 from lcplan.userspec import hardware_from, model_from
 from planner.validate.excuse import NotModelledError
+from planner.validate.names import hardware_of, is_slip, model_of
 from planner.validate.table import Row, Source
 
 T = TypeVar("T")
@@ -94,9 +96,14 @@ class Specs:
             }
             return self._once("model", stated=stated, read=lambda: model_from(stated, **where))
         try:
-            return self._once("model", stated=stated, read=lambda: catalog.model(self._path(stated)))
+            return self._once("model", stated=stated, read=lambda: self._named_model(stated))
         except BadInputError as error:
             raise NotModelledError("architecture", str(error)) from None
+
+    def _named_model(self, stated: str) -> ModelSpec:
+        path = self._path(stated)
+        known = model_of(stated)
+        return catalog.model(known if not Path(path).exists() and known in catalog.model_names() else path)
 
     def hardware(self, row: Row) -> HardwareSpec:
         """The row's hardware, with as many domains as its devices fill where the table names fewer.
@@ -104,9 +111,9 @@ class Specs:
         Raises
         ------
         NotModelledError
-            None stated.
+            None stated, or a name of hardware that the catalogue lacks.
         BadInputError
-            An unknown name or a wrong inline spec.
+            A slip in a name or a wrong inline spec.
         """
         stated = row.hardware
         if stated is None:
@@ -119,11 +126,24 @@ class Specs:
             }
             spec = self._once("hardware", stated=stated, read=lambda: hardware_from(stated, **where))
         else:
-            spec = self._once("hardware", stated=stated, read=lambda: catalog.hardware(self._path(stated)))
+            spec = self._once("hardware", stated=[stated, row.devices], read=lambda: self._named_hardware(stated, row.devices))
         domains = -(-(row.devices or 1) // spec.domain_size)
         if domains <= spec.domains or spec.network_link is None:
             return spec
         return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
+
+    def _named_hardware(self, stated: str, devices: int | None) -> HardwareSpec:
+        """Hardware by name; one that lcplan has none of is an excuse, a slip an error."""
+        try:
+            return catalog.hardware(self._path(stated))
+        except BadInputError as error:
+            known = hardware_of(stated, devices=devices)
+            if known is not None and known != stated.lower():
+                return catalog.hardware(known)
+            names = (*catalog.hardware_names(), *ALIASES)
+            if is_path(stated) or stated.lower().startswith("tpu-") or is_slip(stated, names):
+                raise
+            raise NotModelledError("incomplete configuration", str(error)) from None
 
     def program(self, row: Row) -> Program:
         """The row's program: a known trainer, or a mapping of what it does otherwise (``base`` names a trainer to start from).

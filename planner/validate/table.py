@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from lcplan.frozen import Frozen
 from lcplan.strategy import CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
+from lcplan.units import parse_tokens
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -58,6 +59,14 @@ class RowMesh(Frozen):
     pipe: Count | None = None
 
 
+def _tokens(value: Any) -> Any:
+    return parse_tokens(value) if isinstance(value, str) else value
+
+
+Tokens = Annotated[Count, BeforeValidator(_tokens)]
+"""``8192``, or ``8k`` (k = 1024)."""
+
+
 class RowWorkload(Frozen):
     """What was trained a step; with ``kind: sample`` a rollout of ``global_batch`` sequences, whose seconds are ``step_s``."""
 
@@ -66,7 +75,7 @@ class RowWorkload(Frozen):
     generate: Count | None = None
     kv_dtype: Dtype = "bf16"
     donate: bool = True
-    seq_len: Count | None = None
+    seq_len: Tokens | None = None
     global_batch: Count | None = None
     precision: str | None = None
     part: Part = "step"

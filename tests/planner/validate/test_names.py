@@ -1,0 +1,112 @@
+"""Names as strangers write them: lcplan's own where it has one, an excuse where it has none, an error for a slip."""
+
+import pytest
+
+from cost_models.program import PROGRAMS
+from lcplan.catalog import hardware
+from lcplan.errors import BadInputError
+from lcplan.remat import REMAT_POLICIES
+from lcplan.strategy import SCHEMES
+from planner.validate.names import REMAT_NAMES, SCHEME_NAMES, hardware_of, model_of
+from planner.validate.read import read_table, table_of
+from planner.validate.run import validate
+
+MESH = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1, "pipe": 1}
+ROW = {
+    "id": "r",
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "devices": 8,
+    "workload": {"seq_len": 8192, "global_batch": 8, "precision": "bf16"},
+    "strategy": {"mesh": MESH, "remat": "full", "backend": "nccl", "microbatches": 1},
+    "measured": {"step_s": 1.0},
+}
+
+
+def result(tmp_path, **changes):
+    row = {
+        **ROW,
+        **{k: ({**ROW[k], **v} if isinstance(v, dict) and isinstance(ROW.get(k), dict) else v) for k, v in changes.items()},
+    }
+    data = {"schema_version": 1, "name": "made", "source": {"title": "made", "where": "here"}, "rows": [row]}
+    return validate(table_of(data, "made"), tmp_path).rows[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "devices", "name"),
+    [
+        ("NVIDIA GB200 NVL72", 72, "gb200"),
+        ("NVIDIA A100-SXM4-80GB", 8, "a100"),
+        ("DGX_H200", 8, "h200"),
+        ("Trillium", 256, "tpu-v6e-256"),
+        ("Ironwood", 64, "tpu-7x-64"),
+        ("TPU v4", 16, "tpu-v4-32"),
+        ("v5litepod-16", None, "tpu-v5e-16"),
+        ("TPU v5p", None, None),
+        ("GB200 NVL36", 36, None),
+        ("H1000", 8, None),
+        ("L40S", 8, None),
+    ],
+)
+def test_hardware_by_its_makers_words(text, devices, name):
+    assert hardware_of(text, devices=devices) == name
+    if name is not None:
+        assert hardware(name).devices >= (devices or 1)
+
+
+def test_a_named_device_is_priced_as_the_catalogues(tmp_path):
+    assert result(tmp_path, hardware="8xH100 SXM").predicted == result(tmp_path).predicted
+    assert result(tmp_path, model="meta-llama/Meta-Llama-3-8B").predicted == result(tmp_path).predicted
+    spelt = {"seq_len": "8k", "precision": "BFloat16"}
+    assert result(tmp_path, workload=spelt, strategy={"backend": "NCCL"}).predicted == result(tmp_path).predicted
+
+
+def test_a_named_folder_is_read_before_a_name_is_guessed(tmp_path):
+    found = result(tmp_path, model="meta-llama/none-such-9b")
+    assert found.reason == "architecture"
+
+
+def test_names_lead_to_what_lcplan_has():
+    assert set(SCHEME_NAMES.values()) <= set(SCHEMES)
+    assert set(REMAT_NAMES.values()) <= set(REMAT_POLICIES)
+    assert not set(REMAT_NAMES) & set(REMAT_POLICIES)
+    assert model_of("Qwen/Qwen3-8B-Base") == "qwen3-8b"
+    assert {"nemo", "deepspeed", "loongtrain"} <= set(PROGRAMS)
+
+
+def test_megatrons_schemes(tmp_path):
+    context = {"fsdp": 1, "context": 8}
+    p2p = result(tmp_path, strategy={"mesh": MESH | context, "scheme": "p2p"})
+    assert p2p.predicted == result(tmp_path, strategy={"mesh": MESH | context, "scheme": "ring-zigzag"}).predicted
+    uneven = result(tmp_path, devices=24, strategy={"mesh": MESH | context | {"fsdp": 3, "context": 8}, "scheme": "A2A"})
+    assert uneven.why is None
+    assert result(tmp_path, strategy={"mesh": MESH | context, "scheme": "usp-v2"}).reason == "scheme"
+
+
+def test_experts_split_the_batch_too(tmp_path):
+    mesh = MESH | {"fsdp": 2, "expert": 4}
+    found = result(tmp_path, model="qwen3-30b-a3b", strategy={"mesh": mesh, "microbatches": None})
+    assert "microbatches" not in found.chosen
+    assert found.why is None
+
+
+def test_a_micro_batch_says_how_many_microbatches(tmp_path):
+    two = result(tmp_path, workload={"global_batch": 32}, strategy={"microbatches": None, "micro_batch": 2})
+    assert two.predicted == result(tmp_path, workload={"global_batch": 32}, strategy={"microbatches": 2}).predicted
+    whole = result(tmp_path, workload={"global_batch": None}, strategy={"microbatches": 2, "micro_batch": 2})
+    assert whole.predicted == two.predicted
+    assert whole.chosen == {}
+
+
+def test_where_the_optimizer_is_split_over_data_its_size_is_needed(tmp_path):
+    mesh = {"context": 1, "tensor": 8, "expert": 1, "pipe": 1}
+    without = {"devices": None, "strategy": {"mesh": mesh}}
+    assert result(tmp_path, program="megatron", **without).reason == "incomplete configuration"
+    assert result(tmp_path, program="megatron-2022", **without).why is None
+
+
+def test_a_csv_file_is_told_what_a_table_is(tmp_path):
+    file = tmp_path / "runs.csv"
+    file.write_text("id,step_s\na,1.0\n")
+    with pytest.raises(BadInputError, match="a table is YAML or JSON"):
+        read_table(file)
