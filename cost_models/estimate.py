@@ -235,5 +235,5 @@ def allowance_bytes(layout: Layout) -> Floats:
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
     more = layout.setting.program.ring_communicators - 1
-    groups = groups + more * layout.rings if more else groups
+    groups = groups + more * layout.rings * layout.joins(("context",)) if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)

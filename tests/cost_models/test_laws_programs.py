@@ -117,3 +117,15 @@ def test_async_tensor_parallelism_hides_the_stream_behind_its_products():
 def test_the_default_program_is_the_step_of_the_agreement():
     setting = setting_of(Program())
     assert setting == replace(setting, program=PROGRAMS["lcplan"])
+
+
+def test_sums_of_gradients_in_products_take_no_time_of_their_own():
+    where = {"mesh": Mesh(data=8), "batch": 64, "machine": "dgx-h100"}
+    strategy = Strategy(mesh=Mesh(data=8), microbatches=8)
+    times = []
+    for name in ("megatron", "nemo"):
+        setting = setting_of(PROGRAMS[name], machine=where["machine"], batch=where["batch"])
+        layout = Layout(setting, StrategyTable.from_strategies([strategy]))
+        times.append(StepTime(layout, rates_for(setting)))
+    sums = 8 * 12.0 * times[0].layout.setting.model.parameters / times[0].rates.hbm.value
+    assert float(times[0].optimizer[0] - times[1].optimizer[0]) == pytest.approx(sums)

@@ -1,13 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cost_models.estimate import estimate, memory_law, pool_slack_bytes
+from cost_models.estimate import allowance_bytes, estimate, memory_law, pool_slack_bytes
 from cost_models.layout import Layout
 from cost_models.memory import PHASES, StepMemory
 from cost_models.program import PROGRAMS
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from cost_models.torch_memory import LOGIT_BYTES, RESERVED_OF_ALLOCATED, TorchMemory
+from cost_models.torch_memory import LOGIT_BYTES, RESERVED_OF_ALLOCATED, WORKSPACE_BYTES, TorchMemory
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 from lcplan.workload import Workload
@@ -54,7 +56,10 @@ def test_the_sharded_head_is_there_whole_with_its_gradient():
     held = TorchMemory(layout_of("torch-fsdp", mesh=Mesh(fsdp=16))).phases()["loss"]
     assert held["gathered_weights"][0] + held["collective_buffers"][0] == pytest.approx(8 * 128256 * 4096)
     alone = TorchMemory(layout_of("torch-fsdp", mesh=Mesh(data=16))).phases()["loss"]
-    assert alone["gathered_weights"][0] == alone["collective_buffers"][0] == 0
+    assert alone["gathered_weights"][0] == 0
+    assert alone["collective_buffers"][0] == 2 * 128256 * 4096  # the product's own result, before it is added
+    fused = TorchMemory(layout_of("nemo", mesh=Mesh(data=16))).phases()["loss"]
+    assert fused["collective_buffers"][0] == 0
 
 
 def test_a_layers_feed_forward_is_gone_when_its_attention_runs_backward():
@@ -70,8 +75,9 @@ def test_copies_of_gradients_bind_where_activations_are_few():
     # InternEvo: 8 bytes of each of 8.03e9 weights over 8 devices, where tiny batches need less
     _, total, phase = TorchMemory(layout_of("internevo", mesh=Mesh(fsdp=8), remat="full", seq_len=512, batch=8)).parts()
     assert PHASES[phase[0]] == "update"
-    # bf16 and fp32 weights, two fp32 moments, fp32 gradients, copies, and 16 bytes of each of 512 tokens
-    assert total[0] == pytest.approx((2 + 4 + 8 + 4 + 8) * LLAMA.parameters / 8 + 16 * 512)
+    # bf16 and fp32 weights, two fp32 moments, fp32 gradients, copies, 16 bytes of each of 512 tokens, cuBLAS's workspaces
+    state = (2 + 4 + 8 + 4 + 8) * LLAMA.parameters / 8
+    assert total[0] == pytest.approx(state + 16 * 512 + WORKSPACE_BYTES["hopper"])
 
 
 def test_recomputation_keeps_one_stream_a_layer():
@@ -109,3 +115,35 @@ def test_simumax_llama3_70b_of_12_layers_over_tensor_2():
     strategy = Strategy(mesh=Mesh(data=4, tensor=2), remat="none", microbatches=4)
     total = estimate(setting, StrategyTable.from_strategies([strategy])).total_bytes[0]
     assert total == pytest.approx(60.68 * 2**30, rel=0.03)
+
+
+def test_megatrons_loss_works_in_the_logits_fp32_copy():
+    parts, _, _ = TorchMemory(layout_of("megatron", mesh=Mesh(data=16))).parts()
+    assert parts["logits_loss"][0] == pytest.approx(6 * 8192 * 128256)
+
+
+def test_dropout_keeps_two_masks_a_layer():
+    layout = layout_of("megatron", mesh=Mesh(data=16))
+    setting = replace(layout.setting, program=layout.setting.program.model_copy(update={"dropout": True}))
+    masked = TorchMemory(Layout(setting, layout.table))
+    assert masked.layer_activations[0] - TorchMemory(layout).layer_activations[0] == pytest.approx(2 * 8192 * 4096)
+
+
+def test_workspaces_and_buckets_are_there_all_the_time():
+    plain, bucketed = (
+        TorchMemory(layout_of(name, mesh=Mesh(fsdp=16), remat="full")).parts() for name in ("torch-fsdp", "deepspeed")
+    )
+    assert bucketed[1][0] - plain[1][0] == pytest.approx(9e9)
+    one = TorchMemory(layout_of("deepspeed", mesh=Mesh())).parts()[0]
+    assert one["collective_buffers"][0] < 9e9  # nothing to send
+    memory = TorchMemory(layout_of("torch-fsdp", mesh=Mesh(fsdp=16)))
+    phase = PHASES[int(memory.parts()[2][0])]
+    assert memory.parts()[0]["working_set"][0] - memory.phases()[phase]["working_set"][0] == WORKSPACE_BYTES["hopper"]
+
+
+def test_a_double_ring_has_four_more_communicators():
+    rings = [allowance_bytes(layout_of(name, mesh=Mesh(context=16))) for name in ("torch-fsdp", "loongtrain")]
+    size = hardware("dgx-h100x2").allowance.communicator_bytes.value
+    assert float(rings[1][0] - rings[0][0]) == pytest.approx(4 * size)
+    none = [allowance_bytes(layout_of(name, mesh=Mesh(fsdp=16))) for name in ("torch-fsdp", "loongtrain")]
+    assert float(none[1][0]) == float(none[0][0])
