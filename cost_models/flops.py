@@ -176,8 +176,8 @@ def _recomputed(layout: Layout) -> Floats:
     if layout.setting.program.repeats == "whole-layer":
         last = float(model.d_model * width)
         total = total + (total == model.active_layer_matrix_parameters - last) * last
-    elif model.experts is not None and layout.setting.program.expert_weights == "after-down":
-        total = total + float(model.d_model * width) * ~(layout.saves("gate") & layout.saves("up"))
+    elif experts is not None and layout.setting.program.expert_weights == "after-down":
+        total = total + float(model.d_model * experts.active * experts.d_ff) * ~(layout.saves("gate") & layout.saves("up"))
     return total
 
 

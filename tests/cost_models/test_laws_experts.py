@@ -171,7 +171,6 @@ def test_rows_of_a_table_are_priced_as_alone():
         assert together.total_bytes[index] == pytest.approx(alone.total_bytes[0], rel=1e-12)
 
 
-<<<<<<< HEAD
 SHARED = TOY.model_copy(update={"experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, shared_gate=True)})
 MIXED = TOY.model_copy(update={"layers": 5, "experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, first_dense=2)})
 DENSE = 3 * 8 * 8
@@ -260,7 +259,8 @@ def test_a_model_without_experts_in_any_layer_costs_what_the_dense_one_does():
     one, other = (priced_spec(which, Strategy(mesh=Mesh(context=8, tensor=2), microbatches=8)) for which in (spec, dense))
     assert one.step_s[0] == pytest.approx(other.step_s[0], rel=1e-12)
     assert one.total_bytes[0] == pytest.approx(other.total_bytes[0], rel=1e-12)
-=======
+
+
 def test_a_grouped_product_on_tpu_begins_a_tile_again_for_every_expert_but_the_first():
     # 8 sequences of 4096 tokens, 2 experts a token, 4 experts on the device
     rows = part(machine="tpu-v6e-8", backend="ici")
@@ -290,4 +290,3 @@ def test_weights_after_the_last_product_need_it_again():
     assert float(StepWork(kept, rates_for(kept.setting)).layer_again_gemm[0]) == pytest.approx(
         float(own._gemm(own._router, 1.0)[0])
     )
->>>>>>> 92f9a8e (Laws: collectives' way through a TPU's memory, tiles of grouped products, MaxText's experts; Megatron's logits, masks, workspaces; tables say micro_batch and moe_dispatch)
