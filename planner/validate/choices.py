@@ -120,6 +120,6 @@ def _microbatches(facts: Facts, choice: Choice, *, sequences: float) -> int:
 
 def _knobs(facts: Facts) -> dict[str, Any]:
     strategy = facts.row.strategy
-    names = ("ulysses", "loss_chunk_tokens", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype")
-    names += ("moe_dispatch", "moe_room_percent")
+    dtypes = ("gather_dtype", "reduce_dtype", "moments_dtype")
+    names = ("ulysses", "loss_chunk_tokens", "collective_matmul", *dtypes, "moe_dispatch", "moe_room_percent")
     return {name: value for name in names if (value := getattr(strategy, name)) is not None}
