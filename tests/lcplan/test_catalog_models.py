@@ -40,13 +40,16 @@ COUNTS = {
     "gpt-oss-20b": 20914757184,
     "gpt-oss-120b": 116829156672,
     "deepseek-v3": 671026404352,
+    "deepseek-moe-16b": 16375728128,
+    "qwen1.5-moe-a2.7b": 14315784192,
     "llama4-scout": 107769861120,
     "gemma-2-9b": 9241705984,
     "gemma-2-27b": 27227128320,
     "gemma-3-1b": 999885952,
 }
 # What their authors say that a token meets: Qwen3 (arXiv:2505.09388), Mixtral (arXiv:2401.04088), DeepSeek-V3
-# (arXiv:2412.19437) and Meta's and OpenAI's model cards; OpenAI's figures leave the token embedding out.
+# (arXiv:2412.19437), DeepSeekMoE (arXiv:2401.06066), and Qwen's, Meta's and OpenAI's model cards; OpenAI's figures leave the
+# token embedding out.
 ACTIVE = {
     "qwen3-30b-a3b": 3.3e9,
     "qwen3-235b-a22b": 22e9,
@@ -55,6 +58,8 @@ ACTIVE = {
     "gpt-oss-20b": 3.6e9,
     "gpt-oss-120b": 5.1e9,
     "deepseek-v3": 37e9,
+    "deepseek-moe-16b": 2.8e9,
+    "qwen1.5-moe-a2.7b": 2.7e9,
     "llama4-scout": 17e9,
 }
 COUNTED_ONLY = {"llama4-scout"}
@@ -115,8 +120,8 @@ def test_names_are_found_in_any_case_and_with_spaces_around():
     ("name", "start"),
     [
         ("lama3-8b", "unknown model 'lama3-8b'; did you mean 'llama3-8b' or 'llama3.1-8b' or 'llama3-70b'?"),
-        ("", "unknown model ''; known: deepseek-v3, gemma-2-27b, "),
-        ("zzz", "unknown model 'zzz'; known: deepseek-v3, gemma-2-27b, "),
+        ("", "unknown model ''; known: deepseek-moe-16b, deepseek-v3, gemma-2-27b, "),
+        ("zzz", "unknown model 'zzz'; known: deepseek-moe-16b, deepseek-v3, gemma-2-27b, "),
         ("a" * 5000, "unknown model 'aaaa"),
         ("a\0b", "unknown model 'a\\x00b'; known: "),
     ],

@@ -2,11 +2,13 @@
 
 import pytest
 
+import planner
 from lcplan.catalog import model
 from lcplan.errors import BadInputError
 from lcplan.strategy import AXES
 from planner.analyse import analyse
 from planner.filters import AxisFilter, Filters
+from planner.offer import default_stage
 from planner.request import make_request
 from planner.space import mesh_sizes
 
@@ -30,6 +32,17 @@ def test_every_strategy_that_is_priced_splits_the_experts_whole(ask):
     assert set(found.table.expert) == {1, 2, 4, 8, 16, 32}  # 32 sequences bound it; 128 experts do not
     assert (128 % found.table.expert == 0).all()
     assert found.estimates.fits.any()
+
+
+def test_latent_attention_is_planned_but_neither_compiled_nor_timed(ask):
+    options = {"model": "deepseek-v3", "seq": "4k", "hw": "dgx-h100x64", "mesh": "fsdp=16,expert=32"}
+    found = planner.estimate(**options)
+    assert found.candidate.estimate["fits"]
+    assert default_stage(ask(model="deepseek-v3")) == "modelled"
+    with pytest.raises(BadInputError, match="no step computes its multi-head latent attention, so there is nothing to compile"):
+        planner.estimate(**options, compiled=True)
+    with pytest.raises(BadInputError, match="ask for --stages modelled"):
+        planner.search(**options, stages="compiled")
 
 
 @pytest.mark.parametrize("name", ["llama4-scout"])
