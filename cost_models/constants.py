@@ -45,6 +45,9 @@ class Constants:
     open_torus_gather: float
     """Bandwidth of decode's weight gathers over a torus without wraparound, over that of all the links that they span."""
 
+    tpu_row_s: float
+    """Time of one row that a TPU moves by its index, beyond its bytes [s]."""
+
     def changed(self, values: dict[str, float]) -> Constants:
         """The same with some values replaced: what a fit tries."""
         return replace(self, **values)

@@ -79,6 +79,43 @@ def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
     return np.where(part.dispatches("capacity"), flop / rates.gemm.value, 0.0)
 
 
+ROW_MOVES = 2.0
+"""Of a row that is sent to an expert, in one pass over a layer: to its expert and back, or the same for its cotangents."""
+
+BIAS_MOVES = 3.0
+"""Where experts have biases: each product's bias is spread over rows, and backward summed by expert."""
+
+
+def row_move_seconds(layout: Layout) -> Floats:
+    """Time that a TPU takes to move rows one by one, beside the traffic of their bytes, in one pass over a layer.
+
+    ``(2 + 3 [bias]) U k r``.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; its constants hold r, ``tpu_row_s``.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Time [s per pass over a layer and microbatch]; 0 for a dense model, other hardware, or dispatch by masks.
+
+    Notes
+    -----
+    A gather of rows by index is a transfer each. Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``permute``
+    and ``unpermute``; r is fitted (data/constants.yaml).
+    """
+    setting = layout.setting
+    experts = setting.model.routed
+    if experts is None or setting.hardware.kind != "tpu":
+        return np.zeros(len(layout.table))
+    part = ExpertLayout(layout)
+    masked = part.dispatches("capacity") & (setting.program.expert_copies == "one-hot")
+    moves = ROW_MOVES + (BIAS_MOVES if experts.bias else 0.0)
+    return ~masked * moves * part.assigned * setting.constants.tpu_row_s
+
+
 def expert_copy_bytes(layout: Layout, which: str) -> Floats:
     """Traffic of sorting rows and of bringing results back, of one layer and microbatch.
 

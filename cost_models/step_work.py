@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.attention import RingSteps, merge_bytes, ring_steps
-from cost_models.expert_work import expert_copy_bytes, expert_product_seconds, one_hot_seconds
+from cost_models.expert_work import expert_copy_bytes, expert_product_seconds, one_hot_seconds, row_move_seconds
 from cost_models.experts import ExpertLayout
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
@@ -138,7 +138,8 @@ class StepWork:
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
         copies = expert_copy_bytes(layout, which)
         merges = merge_bytes(layout, self.forward_attention)
-        return self._memory(layout.activation_bytes * (stream + widths) + merges + copies, FORWARD_KERNELS)
+        traffic = layout.activation_bytes * (stream + widths) + merges + copies
+        return self._memory(traffic, FORWARD_KERNELS) + row_move_seconds(layout)
 
     @cached_property
     def layer_forward_memory(self) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 
 from cost_models.collectives import terms_of
 from cost_models.estimate import estimate
-from cost_models.expert_work import expert_copy_bytes, one_hot_seconds
+from cost_models.expert_work import expert_copy_bytes, one_hot_seconds, row_move_seconds
 from cost_models.experts import BLOCK_ROWS, IMBALANCE, TILE_ROWS, ExpertLayout
 from cost_models.flops import matrix_flop_per_token
 from cost_models.layout import Layout
@@ -290,3 +290,15 @@ def test_weights_after_the_last_product_need_it_again():
     assert float(StepWork(kept, rates_for(kept.setting)).layer_again_gemm[0]) == pytest.approx(
         float(own._gemm(own._router, 1.0)[0])
     )
+
+
+def test_a_tpu_moves_rows_one_by_one():
+    # 8 sequences of 4096 tokens, 2 experts a token: to the expert and back
+    tpu = layout(machine="tpu-v6e-8", backend="ici")
+    assert float(row_move_seconds(tpu)[0]) == pytest.approx(2 * 8 * 4096 * 2 * tpu.setting.constants.tpu_row_s)
+    biased = TOY.model_copy(update={"experts": TOY.experts.model_copy(update={"bias": True})})
+    assert float(row_move_seconds(layout(spec=biased, machine="tpu-v6e-8", backend="ici"))[0]) == pytest.approx(
+        2.5 * float(row_move_seconds(tpu)[0])
+    )
+    masked = maxtext(moe_dispatch="capacity", moe_room_percent=125)
+    assert row_move_seconds(masked)[0] == row_move_seconds(layout())[0] == 0.0
