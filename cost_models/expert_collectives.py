@@ -12,6 +12,10 @@ from lcplan.strategy import AxisName, MoeDispatch
 
 EXPERT: tuple[AxisName, ...] = ("expert",)
 
+TPU_LANES = 128.0
+"""Elements of a row that a ragged all-to-all moves at least on TPU: a row's one weight fills a register's lanes (read in steps
+compiled for v5p, libtpu 0.0.41)."""
+
 
 def expert_terms(layout: Layout) -> list[Term]:
     """All collectives of the experts' part of each layer; none for dense layers.
@@ -74,11 +78,12 @@ def _dropless(part: ExpertLayout) -> list[Term]:
     else:
         rows = moved = layout.expert * part.pair_rows
     op: Op = "ragged-all-to-all" if part.ragged else "all-to-all"
+    weight = 4.0 * (TPU_LANES if layout.setting.hardware.kind == "tpu" else 1.0)
     row = layout.activation_bytes * layout.setting.model.d_model
     return [
         Term("all-gather", EXPERT, "expert-counts", counts, 2.0 * calls, "exposed"),
         Term(op, EXPERT, "expert-rows", row * rows, (out + 2.0) * calls, "exposed", moved=row * moved),
-        Term(op, EXPERT, "expert-row-weights", 4.0 * rows, 3.0 * calls, "exposed", moved=4.0 * moved),
+        Term(op, EXPERT, "expert-row-weights", weight * rows, 3.0 * calls, "exposed", moved=weight * moved),
     ]
 
 

@@ -107,6 +107,15 @@ def test_dropless_bytes_by_hand():
     assert terms(fsdp=2, expert=4, remat="none")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
 
 
+def test_a_rows_weight_fills_a_register_on_tpu():
+    gpu, tpu = (
+        terms(fsdp=2, expert=4, machine=name)["ragged-all-to-all", "expert-row-weights"]
+        for name in ("gb200-nvl72", "tpu-v5p-64")
+    )
+    assert gpu.bytes[0] == 4 * (16384 + 1024)
+    assert tpu.bytes[0] == 4 * 128 * 16384
+
+
 def test_the_experts_matrices_are_gathered_over_fsdp_and_context_alone():
     found = terms(fsdp=2, expert=2, tensor=2, context=2, seq=8192)
     assert found["all-gather", "expert-matrices"].axes == ("fsdp", "context")

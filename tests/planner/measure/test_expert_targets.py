@@ -74,3 +74,30 @@ def test_layers_in_turn_on_gb200(gpu_toolchain: Toolchain) -> None:
         strategy=Strategy(mesh=Mesh(context=4, fsdp=2, expert=4), microbatches=2, remat="minimal"),
     )
     assert_as_the_laws_say(job, gpu_toolchain)
+
+
+@pytest.mark.slow
+@pytest.mark.tpu_target
+def test_experts_on_v5p_move_their_rows_by_a_ragged_all_to_all(tpu_toolchain: Toolchain) -> None:
+    """Small: XLA makes all-reduces of some gathers and scatters of this size, and the law of memory is for whole models."""
+    tiny = catalog.model("qwen3-moe-tiny")
+    assert tiny.experts is not None
+    job = CompileJob(
+        model=tiny.model_copy(
+            update={"layers": 3, "experts": tiny.experts.model_copy(update={"shared_d_ff": 128, "first_dense": 1})}
+        ),
+        hardware=catalog.hardware("tpu-v5p-16"),
+        workload=Workload(seq_len=1024, global_batch=8),
+        strategy=Strategy(mesh=Mesh(fsdp=2, expert=4), backend="ici"),
+    )
+    ((_, row),) = compile_jobs([job], toolchain=tpu_toolchain, pool=LIMITS, store=None)
+    assert (row.rung, row.error) == ("compiled:target", None)
+    setting = Setting(job.model, job.hardware, job.workload, job.hardware.usable_bytes)
+    listed, seen = bytes_of(collectives(setting, job.strategy)), bytes_of(row.collectives)
+    for key in (
+        ("ragged-all-to-all", "expert"),
+        ("all-gather", "fsdp"),
+        ("reduce-scatter", "fsdp"),
+        ("all-gather", "fsdp+expert"),
+    ):
+        assert seen[key] == listed[key] > 0, key
