@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.documents import document_keys
 from cost_models.host import shares_cores
 from cost_models.kernels import (
     BACKWARD_ATTENTION_OF_FORWARD,
+    BIAS_BYTES,
     SCORE_BYTES,
     attention_flop,
     attention_seconds,
@@ -80,7 +82,9 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
     Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
     contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
-    call on a rank's chunk with its halo (``cost_models.windows``), in proportion to the tiles that the window leaves.
+    call on a rank's chunk with its halo (``cost_models.windows``), in proportion to the tiles that the window leaves, whatever
+    documents leave of them. Of packed sequences no kernel visits chunks that share no document with a rank's, and blockwise
+    attention leaves out blocks too; what neighbours then wait for each other on a ring is left out.
 
     Parameters
     ----------
@@ -105,6 +109,9 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
         return _windowed(layout, kernel)
     exchange = layout.exchange
     tokens, length, width = layout.tokens * exchange, layout.local_length * exchange, layout.query_width / exchange
+    documents = layout.setting.workload.document_len is not None
+    if documents and layout.setting.kernel == "blockwise":
+        return _in_documents(layout, kernel)
     half = kernel.seconds(tokens, length / 2, width=width)
     first = half * _masked_ratio(layout, length)
     if layout.setting.kernel == "blockwise":
@@ -115,6 +122,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     if program.ring_chunks == "contiguous":
         contiguous = contiguous | layout.is_scheme("ulysses-ring")
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
+    if documents:
+        later = later * _visited(layout, np.where(contiguous, length, length / 2))
     steps = RingSteps(first, later, layout.chunks - 1.0)
     return steps if program.gathered_calls == "each-chunk" else _gathered(layout, steps, kernel=kernel)
 
@@ -125,6 +134,21 @@ def _windowed(layout: Layout, kernel: _Kernel) -> RingSteps:
     tokens, width = layout.tokens * exchange * halo.padded, layout.query_width / exchange
     none = np.zeros(len(layout.table))
     return RingSteps(kernel.seconds(tokens, halo.keys, width=width), none, none)
+
+
+def _in_documents(layout: Layout, kernel: _Kernel) -> RingSteps:
+    """Few of the other chunks share a document with a query: what their steps take is counted as if one had it all."""
+    own, others = document_keys(layout, mean=shares_cores(layout.setting.hardware))
+    tokens, width, later = layout.tokens * layout.exchange, layout.query_width / layout.exchange, layout.chunks - 1.0
+    rest = np.where(others > 0, kernel.seconds(tokens, np.maximum(others, 1.0), width=width), 0.0)
+    return RingSteps(kernel.seconds(tokens, own, width=width), rest / np.maximum(later, 1.0), later)
+
+
+def _visited(layout: Layout, keys: Floats) -> Floats:
+    """Share of the later steps, of ``keys`` each, that the slowest rank visits, since their chunks share a document with it."""
+    _, others = document_keys(layout, mean=False)
+    share: Floats = others / np.maximum(keys * (layout.chunks - 1.0), 1.0)
+    return share
 
 
 def causal_block_keys(length: Floats) -> Floats:
@@ -217,12 +241,22 @@ class _Kernel:
         head_dim = float(self.layout.setting.model.head_dim)
         achieved = rate.value * head_dim_ratio(head_dim, rates.matrix_unit, exponential_share=rates.exponential_share)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
-        if self.layout.setting.kernel != "blockwise" or rates.attention_kernel == "blockwise":
+        score_bytes = self._score_bytes
+        if not score_bytes:
             return seconds
         heads = width / self.layout.setting.model.head_dim
-        score_bytes = SCORE_BYTES["backward" if self.backward else "forward"]
         moved = score_seconds(tokens, keys, heads=heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
         return np.maximum(seconds, moved)
+
+    @property
+    def _score_bytes(self) -> float:
+        """Traffic of one score: of blocks that are not fused, or of the bias that documents are to cuDNN."""
+        kernel = self.layout.setting.kernel
+        if kernel == "cudnn" and self.layout.setting.workload.document_len is not None:
+            return BIAS_BYTES
+        if kernel != "blockwise" or self.rates.attention_kernel == "blockwise":
+            return 0.0
+        return SCORE_BYTES["backward" if self.backward else "forward"]
 
     def _unfused(self, score_features: Floats) -> Floats:
         """Time where the scores are kept or, in the backward pass of selective recomputation, made again."""

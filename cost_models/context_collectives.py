@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layout import Floats, Layout
-from cost_models.term import Term
+from cost_models.term import Term, on
 from cost_models.windows import Halo
 from lcplan.strategy import AxisName
 
@@ -48,9 +48,19 @@ def context_terms(layout: Layout) -> list[Term]:
         Term("collective-permute", context, "kv-gradients", keys, ring, "ring", "groups"),
         Term("all-gather", context, "kv-gather", gathered, 2 * gather, "exposed"),
         Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
+        *_documents(layout),
         *_halo(layout, layers),
         *_exchange(layout, np.where(layout.is_scheme("ulysses") | layout.is_scheme("ulysses-ring"), layers, 0.0)),
     ]
+
+
+def _documents(layout: Layout) -> list[Term]:
+    """Ids of the documents of whole sequences, int32, once a microbatch."""
+    if layout.setting.workload.document_len is None or layout.outside is None:
+        return []
+    context: tuple[AxisName, ...] = ("context",)
+    calls = on(context, layout.microbatches, layout=layout)
+    return [Term("all-gather", context, "documents", 4.0 * layout.tokens * layout.context, calls, "exposed")]
 
 
 def _halo(layout: Layout, layers: Floats) -> list[Term]:

@@ -6,9 +6,9 @@ from functools import reduce
 
 import numpy as np
 
+from cost_models.documents import document_pairs
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.setting import Setting
-from cost_models.windows import window_pairs
 from lcplan.model import ModelSpec
 
 BACKWARD_OF_FORWARD = 2.0
@@ -47,11 +47,14 @@ def matrix_flop_per_token(model: ModelSpec) -> float:
     return 6.0 * (model.active_matrix_parameters + model.vocab * model.d_model)
 
 
-def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: bool = True) -> float:
+def attention_flop_per_sequence(
+    model: ModelSpec, seq_len: float, *, causal: bool = True, document_len: int | None = None
+) -> float:
     """Work of attention's two products on one sequence, forward and backward, all layers.
 
     Forward ``4 N H T^2`` a layer (scores and values, two FLOP a multiply-add), backward twice that; causal attention
-    needs half of both, a layer with a sliding window ``W T - W^2 / 2`` in place of ``T^2 / 2``.
+    needs half of both, a layer with a sliding window ``W T - W^2 / 2`` in place of ``T^2 / 2``. Of a packed sequence only
+    pairs inside its documents are needed: the sum over documents, in place of T their lengths.
 
     Parameters
     ----------
@@ -60,7 +63,10 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     seq_len : float
         T [tokens], above 0.
     causal : bool
-        Count the half that causal attention needs, and of it what windows leave; False: all T x T scores of every layer.
+        Count the half that causal attention needs, and of it what windows and documents leave; False: all T x T scores of
+        every layer.
+    document_len : int, optional
+        m, tokens of each document of a packed sequence [tokens]; None: it is one document.
 
     Returns
     -------
@@ -72,7 +78,8 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     The fifth product, which flash attention repeats in its backward pass, is hardware work and not counted.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (arXiv:2104.04473), appendix;
-    the causal half as in Dao, FlashAttention-2 (arXiv:2307.08691), section 4.1.
+    the causal half as in Dao, FlashAttention-2 (arXiv:2307.08691), section 4.1; documents as in Megatron-LM's
+    ``num_floating_point_operations``, by the sum of squared lengths.
 
     Examples
     --------
@@ -81,18 +88,19 @@ def attention_flop_per_sequence(model: ModelSpec, seq_len: float, *, causal: boo
     9600.0
     >>> attention_flop_per_sequence(tiny.model_copy(update={"sliding_window": 2}), 10.0)  # 2 x 10 - 2 scores a head
     1728.0
+    >>> attention_flop_per_sequence(tiny, 10.0, document_len=5)  # two documents: 2 x 12 x 8 x 25 / 2
+    2400.0
     """
     scores = 0.0
     for kind, layers in model.layer_kinds.items():
         full = 12.0 * layers * model.heads * model.head_dim * float(seq_len) ** 2
-        windowed = causal and kind.window is not None and kind.window < seq_len
-        half = full * (window_pairs(float(kind.window or 0), seq_len) / float(seq_len) ** 2) if windowed else full / 2
-        scores += half if causal else full
+        kept = document_pairs(seq_len, document_len=document_len, window=kind.window)
+        scores += full * (kept / float(seq_len) ** 2 if seq_len else 0.0) if causal else full
     return scores
 
 
 def model_flop(setting: Setting) -> float:
-    """Work of one step that the model needs: causal attention halved, nothing counted twice.
+    """Work of one step that the model needs: causal attention halved, inside documents alone, nothing counted twice.
 
     Parameters
     ----------
@@ -133,7 +141,7 @@ def full_attention_flop(setting: Setting) -> float:
 
 def _flop(setting: Setting, *, causal: bool) -> float:
     work = setting.workload
-    attention = attention_flop_per_sequence(setting.model, work.seq_len, causal=causal)
+    attention = attention_flop_per_sequence(setting.model, work.seq_len, causal=causal, document_len=work.document_len)
     return work.tokens * matrix_flop_per_token(setting.model) + work.global_batch * attention
 
 
@@ -223,6 +231,7 @@ def hardware_flop(layout: Layout) -> Floats:
     model, work = setting.model, setting.workload
     repeated = [part.setting.model.layers * recomputed_matrix_parameters(part) for part in layout.parts]
     matrices = 2.0 * work.tokens * reduce(np.add, repeated)
-    forward_attention = attention_flop_per_sequence(model, work.seq_len) / (1 + BACKWARD_OF_FORWARD)
+    whole = attention_flop_per_sequence(model, work.seq_len, document_len=work.document_len)
+    forward_attention = whole / (1 + BACKWARD_OF_FORWARD)
     attention = work.global_batch * forward_attention * recomputes_attention(layout)
     return np.asarray(model_flop(setting) + matrices + attention)

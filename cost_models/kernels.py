@@ -11,6 +11,9 @@ SCORE_BYTES = {"forward": 16.0, "backward": 28.0}
 written, read by the maximum and by the exponential, bf16 weights written and read; backward the same once more, and the
 scores' cotangent written and read in fp32, then written once and read twice in bf16."""
 
+BIAS_BYTES = 2.0
+"""Traffic of one score's bias, which is what documents are to cuDNN (strategies/kernels/cudnn.py): bf16, read by every head."""
+
 BACKWARD_ATTENTION_OF_FORWARD = 2.5
 """Flash attention's backward kernel does five products where the forward does two (arXiv:2307.08691, section 3.2)."""
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.kernels import BIAS_BYTES
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.windows import TILES, Halo
 
@@ -125,8 +126,13 @@ class LayerBackward:
 
     @cached_property
     def _scores(self) -> Floats | float:
-        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each of 512 x 1024."""
+        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each of 512 x 1024.
+
+        To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens.
+        """
         layout = self.layout
+        if layout.setting.kernel == "cudnn" and layout.setting.workload.document_len is not None:
+            return BIAS_BYTES * layout.sequences * (layout.exchange * layout.local_length) ** 2
         if layout.setting.kernel != "blockwise":
             return 0.0
         heads = layout.sequences * layout.query_width / layout.setting.model.head_dim

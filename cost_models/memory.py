@@ -81,13 +81,17 @@ class StepMemory:
 
     @cached_property
     def batch(self) -> Floats:
-        """Token ids and targets, int32, of all microbatches."""
-        return 8.0 * self.layout.tokens * self.layout.microbatches
+        """Token ids, targets and, of packed sequences, their documents' ids; int32, of all microbatches."""
+        arrays = 2.0 if self.layout.setting.workload.document_len is None else 3.0
+        return 4.0 * arrays * self.layout.tokens * self.layout.microbatches
 
     @cached_property
     def saved_activations(self) -> Floats:
-        """Residual stream entering each layer, and what the remat policy keeps of each."""
-        return on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
+        """Residual stream entering each layer, what the remat policy keeps of each, and ids of all ranks' documents."""
+        kept = on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
+        if self.layout.setting.workload.document_len is None:
+            return kept
+        return kept + 4.0 * self.layout.tokens * self.layout.context
 
     @cached_property
     def _summed(self) -> Floats:

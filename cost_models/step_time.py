@@ -158,8 +158,8 @@ class StepTime(StepWork):
 
     @cached_property
     def comm_context(self) -> Floats:
-        """Ring hops beyond the kernel beside them; halos, and gathers and all-to-alls of the other schemes, in full."""
-        total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value")
+        """Ring hops beyond the kernel beside them; halos, gathers and all-to-alls of the other schemes, and ids, in full."""
+        total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
         for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring":
                 total = total + self._hops(term, hop)

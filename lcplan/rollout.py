@@ -40,6 +40,11 @@ class SampleWorkload(Frozen):
         return self.batch
 
     @property
+    def document_len(self) -> None:
+        """Sequences of a rollout are not packed."""
+        return None
+
+    @property
     def global_batch_given(self) -> bool:
         """The batch of a rollout is always asked for."""
         return True

@@ -13,11 +13,14 @@ DEFAULT_TOKENS_PER_STEP = 4 * 2**20
 
 
 class Workload(Frozen):
-    """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each."""
+    """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each or its documents."""
 
     kind: Literal["train"] = "train"
     seq_len: Annotated[int, Field(gt=0, le=2**40)]
     global_batch: Annotated[int, Field(gt=0, le=2**40)]
+    document_len: Annotated[int, Field(gt=0, le=2**40)] | None = None
+    """Tokens of each document that sequences are packed with, one after another, each attending to itself alone; None, or more
+    than ``seq_len``: a sequence is one document."""
     precision: Literal["bf16", "fp32"] = "bf16"
     global_batch_given: bool = True
     """False where lcplan chose the batch (the output says so)."""

@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     seq: int | str
     devices: int
     global_batch: int
+    document_len: int | str
     budget: int | str
     objective: Objective
     mesh: str
@@ -111,7 +112,7 @@ class _Given(WorkloadOptions):
     cache: tuple[str, ...] = ()
     toolchain: str | None = None
 
-    @field_validator("seq", "prompt", "generate", mode="before")
+    @field_validator("seq", "document_len", "prompt", "generate", mode="before")
     @classmethod
     def _tokens(cls, value: Any, info: ValidationInfo) -> Any:
         return parse_tokens(value, info.field_name or "tokens") if isinstance(value, str) else value
@@ -210,7 +211,8 @@ def whatif(
     question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Unpack[Options]
 ) -> WhatIf:
     """``max-seq``, ``min-devices``, ``max-batch`` or ``sweep``; ``vary`` as on the command line, ``"seq=64k..1m"``."""
-    given = _read({"seq": 128, **options} if question == "max-seq" or _varies_length(vary) else options)
+    open_length = question == "max-seq" or _varies_length(vary)
+    given = _read({"seq": options.get("document_len", 128), **options} if open_length else options)
     request, toolchain = given.request(), probe(given.toolchain)
     texts = (vary,) if isinstance(vary, str) else tuple(vary)
     found = what_if(request, question, backends=offer(toolchain, request).backends, varied=parse_vary(texts))

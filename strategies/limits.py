@@ -123,5 +123,10 @@ def _features(spec: StepSpec) -> Iterator[str]:
             f"collective_matmul={strategy.collective_matmul} is built for sharding_mode=manual, not {strategy.sharding_mode};"
             " use manual, or off"
         )
+    if spec.kernel == "cudnn" and spec.workload.document_len is not None and spec.local_seq_len % 4:
+        yield (
+            f"kernel cudnn takes documents (document_len={spec.workload.document_len}) in chunks and half chunks of an even"
+            f" length, not of {spec.local_seq_len} tokens; use a seq_len that is a multiple of 4 context, or blockwise"
+        )
     if spec.kernel == "cudnn" and spec.workload.precision != "bf16":
         yield f"kernel cudnn has no precision {spec.workload.precision}; use blockwise"

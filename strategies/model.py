@@ -28,6 +28,7 @@ from strategies.ring_matmul import Pieces, joined
 from strategies.rope import Angles, angles, rotate
 from strategies.runs import stacked_runs, through_runs
 from strategies.schemes import attend
+from strategies.schemes.documents import Documents, TokenFacts
 from strategies.schemes.layout import local_positions
 from strategies.spec import StepSpec
 
@@ -59,10 +60,10 @@ class Attention(nnx.Module):
         self.query_norm = vector(H, fill=1.0) if model.qk_norm else None
         self.key_norm = vector(H, fill=1.0) if model.qk_norm else None
 
-    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> Float[Array, "R D"]:
+    def __call__(self, x_RD: Float[Array, "R D"], tokens: TokenFacts) -> Float[Array, "R D"]:
         """What attention adds to the residual stream."""
-        q_BTNH, kv_2BTKH = self.heads(x_RD, rope)
-        return self.output(attend(q_BTNH, kv_2BTKH, spec=self.spec))
+        q_BTNH, kv_2BTKH = self.heads(x_RD, tokens.rope)
+        return self.output(attend(q_BTNH, kv_2BTKH, spec=self.spec, documents=tokens.documents))
 
     def output(self, o_BTNH: Float[Array, "B T N H"]) -> Float[Array, "R D"]:
         """The output product of what was attended to."""
@@ -141,13 +142,13 @@ class Layer(nnx.Module):
         self.attention = Attention(spec, rngs)
         self.feed_forward = FeedForward(spec, rngs) if spec.model.routed is None else ExpertFeedForward(spec, rngs)
 
-    def __call__(self, x_RD: Float[Array, "R D"], rope: Angles) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
+    def __call__(self, x_RD: Float[Array, "R D"], tokens: TokenFacts) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
         """The residual stream, one layer on; and with experts the rows of this rank's tokens that found no room.
 
         What entered has its name in here: named outside, jax would offload nothing.
         """
         x_RD = name(x_RD, LAYER_IN)
-        return self.joined(x_RD, self.attention(x_RD, rope))
+        return self.joined(x_RD, self.attention(x_RD, tokens))
 
     def joined(self, x_RD: Float[Array, "R D"], attended_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Any]:
         """The residual stream with what attention adds, through the feed-forward layer; and what its experts dropped."""
@@ -169,20 +170,23 @@ class Decoder(nnx.Module):
         self.norm = vector(model.d_model, fill=1.0)
         self.head = None if model.tied_embeddings else matrix(rngs, model.vocab, model.d_model)
 
-    def loss(self, tokens_BT: Int[Array, "B T"], targets: Targets) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
+    def loss(
+        self, tokens_BT: Int[Array, "B T"], targets: Targets, *, documents: Documents = None
+    ) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
         """This context rank's share of the mean loss (see ``vocabulary_loss``); with experts, rows that found no room."""
         spec = self.spec
         x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
-        x_RD, dropped = self._hidden(x_RD)
+        x_RD, dropped = self._hidden(x_RD, documents)
         h_RD = rms_norm(x_RD, self.norm[...], eps=spec.model.norm_eps)
         head = self.embedding if self.head is None else self.head
         chunk = spec.strategy.loss_chunk_tokens
         loss = vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
         return loss, dropped
 
-    def _hidden(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
+    def _hidden(self, x_RD: Float[Array, "R D"], documents: Documents) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
         """Through all layers, one at a time."""
         spec = self.spec
         positions = local_positions(spec.strategy, spec.local_seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions)
-        return through_runs(self.layers, x_RD, lambda layer, x_RD: layer(x_RD, rope), spec=spec)
+        tokens = TokenFacts(rope, documents)
+        return through_runs(self.layers, x_RD, lambda layer, x_RD: layer(x_RD, tokens), spec=spec)

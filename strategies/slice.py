@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import PartitionSpec as P
@@ -20,6 +21,7 @@ from strategies.model import Decoder
 from strategies.optimizer import adamw
 from strategies.placement import partition_specs
 from strategies.ranks import Rank, alone
+from strategies.schemes.layout import ZIGZAG_SCHEMES, token_order
 from strategies.spec import StepSpec
 from strategies.step import LossAndGradients, Metrics, TrainState
 
@@ -41,17 +43,44 @@ class Slice:
         return TrainState(params, adamw(self.spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
 
     def example_batch(self, key: Array) -> Batch:
-        """Random tokens of this rank."""
-        mesh, workload = self.spec.strategy.mesh, self.spec.workload
-        shape = workload.global_batch // (mesh.data * mesh.fsdp), self.spec.local_seq_len
+        """Random tokens of this rank; with documents, the ids of all ranks' tokens."""
+        strategy, workload = self.spec.strategy, self.spec.workload
+        shape = workload.global_batch // (strategy.mesh.data * strategy.mesh.fsdp), self.spec.local_seq_len
         tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
-        return Batch(tokens, tokens)
+        if workload.document_len is None:
+            return Batch(tokens, tokens)
+        ids = jnp.asarray(token_order(strategy, seq_len=workload.seq_len) // workload.document_len, jnp.int32)
+        return Batch(tokens, tokens, jnp.broadcast_to(ids, (shape[0], workload.seq_len)))
 
 
 def slowest_rank(spec: StepSpec) -> Rank:
-    """The last context rank, which attends to every chunk of a contiguous ring; in the balanced layouts all work alike."""
-    sizes = axis_sizes(spec.strategy)
-    return Rank(sizes, {axis: size - 1 if axis == CONTEXT else 0 for axis, size in sizes.items()})
+    """The context rank with most keys to attend to, of several the last: it sees every chunk of a contiguous ring.
+
+    Without documents all ranks of the balanced layouts work alike; with them whoever holds most ends of documents has most to
+    do. Only blockwise attention leaves out parts of a chunk; any kernel leaves out chunks that share no document.
+    """
+    sizes, strategy = axis_sizes(spec.strategy), spec.strategy
+    work = _keys(spec) if spec.kernel == "blockwise" else _visits(spec)
+    slowest = (len(work) - int(np.argmax(work[::-1]))) * strategy.ulysses - 1
+    return Rank(sizes, {axis: slowest if axis == CONTEXT else 0 for axis in sizes})
+
+
+def _keys(spec: StepSpec) -> np.ndarray:
+    """Keys that the queries of each chunk attend to, up to what all have in common."""
+    offsets = token_order(spec.strategy, seq_len=spec.workload.seq_len) % (spec.workload.document_len or spec.workload.seq_len)
+    return offsets.reshape(spec.strategy.mesh.context // spec.strategy.ulysses, -1).sum(axis=1)
+
+
+def _visits(spec: StepSpec) -> np.ndarray:
+    """Other chunks that share a document with each chunk's queries: those between a run's first token and its document's."""
+    strategy, length = spec.strategy, spec.workload.seq_len
+    chunks = strategy.mesh.context // strategy.ulysses
+    halves = 2 if strategy.scheme in ZIGZAG_SCHEMES and chunks > 1 else 1
+    run = length // (chunks * halves)
+    first = token_order(strategy, seq_len=length)[::run].reshape(chunks, halves)
+    back = -(-(first % (spec.workload.document_len or length)) // run)
+    own = np.arange(chunks)
+    return back[:, 0] + (np.minimum(back[:, 1], chunks - 1 - own) if halves == 2 else 0)
 
 
 def build_slice(spec: StepSpec) -> Slice:

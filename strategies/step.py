@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from strategies.accumulate import accumulate
-from strategies.batch import Batch
+from strategies.batch import Batch, packed
 from strategies.collectives import all_reduce
 from strategies.global_view import GlobalLossAndGradients, mesh_of, style_of
 from strategies.limits import check
@@ -26,6 +26,7 @@ from strategies.mesh import BATCH_AXES, CONTEXT, platform_of
 from strategies.model import Decoder
 from strategies.optimizer import adamw
 from strategies.placement import axes_of, partition_specs
+from strategies.schemes.documents import gathered
 from strategies.schemes.layout import token_order
 from strategies.spec import StepSpec
 
@@ -71,21 +72,23 @@ class TrainStep:
         state = jax.eval_shape(_initial_state(self.spec), jax.eval_shape(lambda: jax.random.key(0)))
         shape = self.spec.workload.global_batch, self.spec.workload.seq_len
         tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(self.mesh, _TOKENS))
-        return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens)
+        documents = None if self.spec.workload.document_len is None else tokens
+        return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens, documents)
 
     def init(self, key: Array) -> TrainState:
         """A random state, each shard made where it lies."""
         return jax.jit(_initial_state(self.spec), out_shardings=self.state_shardings)(key)
 
     def example_batch(self, key: Array) -> Batch:
-        """Random tokens with their next tokens as targets, in the scheme's order."""
+        """Random tokens with their next tokens as targets, in the scheme's order; documents of ``document_len`` each."""
         workload, strategy = self.spec.workload, self.spec.strategy
         order = token_order(strategy, seq_len=workload.seq_len)
         shape = workload.global_batch, workload.seq_len + 1
 
         def make(key: Array) -> Batch:
             tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
-            return Batch(tokens[:, order], tokens[:, order + 1])
+            batch = Batch(tokens[:, order], tokens[:, order + 1])
+            return batch if workload.document_len is None else packed(batch, order, document_len=workload.document_len)
 
         return jax.jit(make, out_shardings=NamedSharding(self.mesh, _TOKENS))(key)  # each process makes its own shards
 
@@ -151,7 +154,8 @@ class LossAndGradients:
     def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> tuple[Array, Array | None]:
         """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
         model = nnx.merge(self.graph, params)
-        return model.loss(batch.tokens_BT, Targets(batch.targets_BT.reshape(-1), scale))
+        targets = Targets(batch.targets_BT.reshape(-1), scale)
+        return model.loss(batch.tokens_BT, targets, documents=gathered(batch.documents_BT))
 
     def _summed(self, gradients: nnx.State) -> nnx.State:
         """Sum every gradient over the axes that replicate its parameter: matrices over data, norms over all."""

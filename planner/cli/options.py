@@ -90,6 +90,13 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
 
 _DTYPES = Several(get_args(Dtype), "bf16,fp32")
 
+document_option = click.option(
+    "--document-len",
+    type=Tokens("--document-len"),
+    metavar="TOKENS",
+    help="Length of the documents that sequences are packed with. [default: a sequence is one]",
+)
+
 _REQUEST = [
     click.option(
         "--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec."
@@ -105,6 +112,7 @@ _REQUEST = [
         metavar="SEQS",
         help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
     ),
+    document_option,
     click.option(
         "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
     ),

@@ -9,7 +9,7 @@ import click
 from lcplan.errors import EXIT_NOTHING_FITS, BadInputError
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import Bytes, Tokens, knob_options, output_format, workload_options
+from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.measure.toolchain import Toolchain, probe
 from planner.offer import offer
@@ -27,7 +27,7 @@ Examples:
   lcplan whatif sweep --model llama3-8b --hw dgx-h100x4 --seq 64k --vary devices=8..32 --vary seq=64k..1m
 
 \b
---vary takes: hbm devices seq batch bandwidth dtype, data fsdp context tensor, remat scheme backend
+--vary takes: hbm devices seq batch document-len bandwidth dtype, data fsdp context tensor, remat scheme backend
 microbatches loss-chunk-tokens moments-dtype gather-dtype reduce-dtype. a..b doubles from a to b."""
 
 SHORTEST = 128
@@ -57,6 +57,7 @@ class WhatIfOptions(RequestOptions):
     metavar="SEQS",
     help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
 )
+@document_option
 @click.option(
     "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
 )
@@ -97,7 +98,7 @@ def _request(parsed: WhatIfOptions) -> SearchRequest:
         raise BadInputError(f"{parsed.question} needs a sequence length: give --seq, for example --seq 64k")
     if parsed.seq is not None and parsed.question == "max-seq":
         raise BadInputError("max-seq finds the sequence length; leave --seq out, or use sweep --vary seq=..")
-    return build_request(RequestOptions.model_validate(given | {"seq": parsed.seq or SHORTEST}))
+    return build_request(RequestOptions.model_validate(given | {"seq": parsed.seq or max(SHORTEST, parsed.document_len or 0)}))
 
 
 def _confirmed(result: WhatIf, toolchain: Toolchain) -> WhatIf:

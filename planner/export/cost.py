@@ -10,7 +10,7 @@ from lcplan.strategy import Strategy
 from planner.candidate import Candidate
 from planner.request import SearchRequest
 from planner.single import price
-from planner.trainers import Difference, Translation
+from planner.trainers import Difference, Job, Translation
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,23 @@ def cost_of(plan: Plan, translation: Translation) -> Cost:
     planned = price(request, plan.strategy)
     return Cost(
         planned=planned,
-        run=price(request, translation.job.strategy),
+        run=price(request.model_copy(update={"workload": translation.job.workload}), translation.job.strategy),
         extra_bytes=translation.extra_bytes,
         budget_bytes=plan.request.budget_bytes,
         effects=tuple(
-            _effect(difference, planned, request=request, run=translation.job.strategy)
-            for difference in translation.differences
+            _effect(difference, planned, request=request, run=translation.job) for difference in translation.differences
         ),
     )
 
 
-def _effect(difference: Difference, planned: Candidate, *, request: SearchRequest, run: Strategy) -> Effect:
+def _effect(difference: Difference, planned: Candidate, *, request: SearchRequest, run: Job) -> Effect:
     if difference.field is None:
         return Effect(difference, None, difference.extra_bytes or None)
-    changed = planned.strategy.model_copy(update={difference.field: getattr(run, difference.field)})
+    changed = planned.strategy
+    if difference.field == "workload":
+        request = request.model_copy(update={"workload": run.workload})
+    else:
+        changed = changed.model_copy(update={difference.field: getattr(run.strategy, difference.field)})
     alone = price(request, changed).estimate
     step = float(alone["step_s"] - planned.estimate["step_s"])
     memory = int(alone["memory_bytes"]["total"] - planned.estimate["memory_bytes"]["total"])

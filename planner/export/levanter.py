@@ -22,8 +22,9 @@ only new names can be put in order."""
 def export(translation: Translation, plan: Plan) -> Written:
     """The YAML and its launch line."""
     job = translation.job
+    packed = {} if job.workload.document_len is None else {"block_cross_document_attention": True}
     settings = {
-        "data": {"tokenizer": "passthrough", "components": {}},
+        "data": {"tokenizer": "passthrough", "components": {}, **packed},
         "model": _model(job.model, job),
         "train_seq_len": job.workload.seq_len,
         "trainer": _trainer(job),

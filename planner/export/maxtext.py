@@ -180,7 +180,7 @@ def split_slices(job: Job) -> dict[str, int]:
 
 def _attention(job: Job) -> dict[str, Any]:
     tpu, context = job.hardware.kind == "tpu", job.strategy.mesh.context
-    keys: dict[str, Any] = {"attention": "flash" if tpu else "cudnn_flash_te", "packing": False}
+    keys: dict[str, Any] = {"attention": "flash" if tpu else "cudnn_flash_te", "packing": job.workload.document_len is not None}
     if context == 1:
         return keys
     strategy, balanced = SCHEMES[job.strategy.scheme]

@@ -14,7 +14,7 @@ from lcplan.workload import Workload
 from planner.request import default_global_batch
 
 ROLLOUT_OPTIONS = ("prompt", "generate", "batch", "kv_dtype", "no_donate", "parameters", "cache")
-TRAIN_OPTIONS = ("seq", "global_batch")
+TRAIN_OPTIONS = ("seq", "global_batch", "document_len")
 TRAIN_KNOBS = (
     "scheme",
     "remat",
@@ -34,6 +34,7 @@ class WorkloadOptions(Frozen):
     kind: WorkloadKind = "train"
     seq: int | None = None
     global_batch: int | None = None
+    document_len: int | None = None
     prompt: int | None = None
     generate: int | None = None
     batch: int | None = None
@@ -59,7 +60,12 @@ def workload_of(options: WorkloadOptions, hardware: HardwareSpec, devices: int |
     if options.kind == "train":
         assert options.seq is not None, "check_workload looks first"
         batch = options.global_batch or default_global_batch(options.seq, hardware, devices)
-        return Workload(seq_len=options.seq, global_batch=batch, global_batch_given=options.global_batch is not None)
+        return Workload(
+            seq_len=options.seq,
+            global_batch=batch,
+            document_len=options.document_len,
+            global_batch_given=options.global_batch is not None,
+        )
     sizes: dict[str, Any] = {name: getattr(options, name) for name in ("prompt", "generate", "batch")}
     made = RlWorkload if options.kind == "rl" else SampleWorkload
     return made(**sizes, kv_dtype=options.kv_dtype or "bf16", donate=not options.no_donate)
@@ -74,16 +80,28 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
         for name in named:
             if name in ROLLOUT_OPTIONS:
                 yield f"--{_dashed(name)} goes with --workload sample or rl; a train step has none"
+        yield from _documents(options)
         return
     for name in ("prompt", "generate", "batch"):
         if given[name] is None:
             yield f"--workload {options.kind} needs --{name}, for example --prompt 256 --generate 1024 --batch 512"
     for name in named:
         if name in TRAIN_OPTIONS:
-            instead = "--prompt and --generate" if name == "seq" else "--batch"
+            instead = {"seq": "--prompt and --generate", "global_batch": "--batch"}.get(name, "a prompt a sequence, unpacked")
             yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {instead}"
         if name in TRAIN_KNOBS and options.kind == "sample":
             yield f"--{'for' if name == 'trainer' else _dashed(name)} is a train step's; --workload sample has no such knob"
+
+
+def _documents(options: WorkloadOptions) -> Iterator[str]:
+    length = options.document_len
+    if length is not None and length < 1:
+        yield f"--document-len {length}: a document has at least one token; leave the option out for whole sequences"
+    elif length is not None and options.seq is not None and length > options.seq:
+        yield (
+            f"--document-len {length}: sequences of {options.seq} tokens are packed with documents no longer than themselves;"
+            " give at most --seq, or leave it out"
+        )
 
 
 def _dashed(name: str) -> str:

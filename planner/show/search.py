@@ -26,7 +26,8 @@ def headline(request: SearchRequest) -> Text:
     model, workload, hardware = request.model, request.workload, request.hardware
     chosen = "" if workload.global_batch_given else " (lcplan's choice; --global-batch changes it)"
     devices = f"{request.devices}" if request.devices else f"up to {hardware.devices}"
-    what = f"{workload.global_batch} x {format_tokens(workload.seq_len)} tokens a step{chosen}"
+    packed = "" if workload.document_len is None else f" in documents of {format_tokens(workload.document_len)}"
+    what = f"{workload.global_batch} x {format_tokens(workload.seq_len)} tokens a step{packed}{chosen}"
     if isinstance(workload, SampleWorkload):
         kind = "an iteration" if isinstance(workload, RlWorkload) else "a rollout"
         what = f"{workload.batch} x {workload.prompt} + {workload.generate} tokens {kind}, cache in {workload.kv_dtype}"

@@ -15,7 +15,18 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
+from planner.trainers.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
 
 ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
 """``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
@@ -88,5 +99,6 @@ ACCELERATE = Trainer(
     ),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=not_masked("Accelerate"),
     whole_loss=True,
 )

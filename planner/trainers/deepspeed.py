@@ -14,7 +14,18 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, kv_heads_rule, only_nccl, whole_stream
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
+from planner.trainers.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -69,6 +80,7 @@ DEEPSPEED = Trainer(
     ),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=not_masked("DeepSpeed"),
     whole_loss=True,
     replicates=False,
 )

@@ -71,7 +71,7 @@ class Difference(Frozen):
     trainer: str
     why: str
     field: str | None = None
-    """The strategy's field that changes with it and so is priced; None: the laws have no word for it."""
+    """The strategy's field, or ``workload``, that changes with it and so is priced; None: the laws have no word for it."""
     extra_bytes: int = 0
     """Bytes a device that the trainer takes beyond (or below) what the laws price, counted by hand."""
 
@@ -119,6 +119,11 @@ def besides(*policies: str) -> tuple[str, ...]:
     return tuple(name for name in REMAT_POLICIES if name not in policies)
 
 
+def not_masked(trainer: str) -> Callable[[Job], str | None]:
+    """Of a trainer whose attention is not known to stay inside documents, whatever the job."""
+    return lambda job: f"lcplan knows no key by which {trainer} keeps attention inside the documents of a packed sequence"
+
+
 @dataclass(frozen=True)
 class Trainer:
     """What one version of one trainer can express."""
@@ -136,6 +141,8 @@ class Trainer:
     """Why the trainer cannot build a model; empty: it can."""
     extras: Callable[[Job], list[Difference]]
     """Differences that lie in no knob, of a job as the trainer runs it."""
+    documents_lost: Callable[[Job], str | None]
+    """Why a packed sequence's documents attend to each other in what is exported of a job; None: they do not."""
     whole_loss: bool = False
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True

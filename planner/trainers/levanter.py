@@ -129,6 +129,7 @@ LEVANTER = Trainer(
     ),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=lambda job: None,
     any_axis_order=True,
     jax=JAX,
 )

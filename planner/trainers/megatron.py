@@ -12,7 +12,18 @@ from types import MappingProxyType
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from planner.trainers.common_rules import NCCL_WHY, bf16_copy, keeps_more, only_nccl, two_chunks_rule, ulysses_kv_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
+from planner.trainers.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -77,5 +88,6 @@ MEGATRON = Trainer(
     rules=(two_chunks_rule("megatron", with_tensor=False), ulysses_kv_rule("megatron")),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=not_masked("Megatron-LM"),
     whole_loss=True,
 )

@@ -50,6 +50,7 @@ OWN_STEP = Trainer(
     rules=(),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=lambda job: None,
     any_axis_order=True,
     two_directions=True,
     jax=JAX,

@@ -16,7 +16,18 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
-from planner.trainers.interface import Difference, Job, Knob, KnobName, Trainer, as_is, besides, instead, no_ring_matmul
+from planner.trainers.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -86,4 +97,5 @@ TORCHTITAN = Trainer(
     ),
     model_problems=model_problems,
     extras=extras,
+    documents_lost=not_masked("torchtitan"),
 )

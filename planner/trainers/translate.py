@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lcplan.errors import BadInputError
 from lcplan.strategy import AXIS_ORDERS, Strategy
+from lcplan.units import format_tokens
 from planner.trainers.interface import KNOB_NAMES, Difference, Job, KnobName, Trainer
 
 Fits = Callable[[Strategy], bool]
@@ -54,7 +55,7 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
     for name in KNOB_NAMES:
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
-    for step in (_directions, _replicas, _loss, _axis_order):
+    for step in (_directions, _replicas, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
@@ -85,6 +86,21 @@ def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -
     return job.with_strategy(**{name: runs}, **exchange), [
         Difference(name=name.replace("_", "-"), plan=planned, trainer=runs, why=knob.why, field=name)
     ]
+
+
+def _documents(trainer: Trainer, job: Job) -> Step:
+    length = job.workload.document_len
+    why = None if length is None else trainer.documents_lost(job)
+    if length is None or why is None:
+        return job, []
+    difference = Difference(
+        name="documents",
+        plan=f"attention inside documents of {format_tokens(length)} tokens",
+        trainer="attention over whole sequences",
+        why=why,
+        field="workload",
+    )
+    return replace(job, workload=job.workload.model_copy(update={"document_len": None})), [difference]
 
 
 def _replicas(trainer: Trainer, job: Job) -> Step:

@@ -135,6 +135,14 @@ def _workload(field: str) -> Callable[[Ask, Any], Ask]:
     return apply
 
 
+def _documents(ask: Ask, value: int) -> Ask:
+    workload = ask.request.workload
+    if workload.kind != "train":
+        raise BadInputError(f"--vary document-len: sequences of --workload {workload.kind} are not packed; leave it out")
+    changed = workload.model_copy(update={"document_len": value})
+    return ask.with_request(ask.request.model_copy(update={"workload": changed}))
+
+
 def _precision(ask: Ask, value: str) -> Ask:
     workload = ask.request.workload.model_copy(update={"precision": value})
     return ask.with_request(ask.request.model_copy(update={"workload": workload}))
@@ -240,6 +248,7 @@ _PLAIN = (
     Quantity("devices", "devices", _count("devices"), _devices, ordered=True),
     Quantity("seq", "seq_len", lambda text: parse_tokens(text, "--vary seq"), _workload("seq_len"), ordered=True),
     Quantity("batch", "global_batch", _count("batch"), _workload("global_batch"), ordered=True),
+    Quantity("document-len", "document_len", lambda text: parse_tokens(text, "--vary document-len"), _documents, ordered=True),
     Quantity("bandwidth", "bandwidth_oneway_bytes_per_s", _speed, _bandwidth, ordered=False),
     Quantity("dtype", "precision", _known("dtype", _DTYPES), _precision, ordered=False),
 )

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 
 from strategies.accumulate import accumulate
 from strategies.batch import Batch
-from strategies.global_view.loss import Scaled
 from strategies.global_view.model import GlobalView
 from strategies.global_view.style import TOKENS, Style
 from strategies.loss import IGNORE
@@ -36,7 +35,7 @@ class GlobalLossAndGradients:
 
         def loss(params: nnx.State, part: Batch) -> Float[Array, ""]:
             model = nnx.merge(self.graph, params)
-            return view.loss(model, part.tokens_BT, Scaled(part.targets_BT, scale))
+            return view.loss(model, part, scale)
 
         def placed(part: Batch) -> tuple[Float[Array, ""], nnx.State]:
             value, gradients = jax.value_and_grad(loss)(params, part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from lcplan.remat import LAYER_IN
 from strategies.activation import ACTIVATIONS, rms_norm
+from strategies.batch import Batch
 from strategies.global_view.embedding import embed
 from strategies.global_view.loss import Scaled, chunked_loss
 from strategies.global_view.products import Matrix, column, row
@@ -31,10 +33,18 @@ from strategies.placement import split_of
 from strategies.remat import name, remat
 from strategies.rope import Angles, angles, rotate
 from strategies.schemes import attend
+from strategies.schemes.documents import cut
 from strategies.schemes.layout import global_positions
 from strategies.spec import StepSpec
 
 _HEADS = P(BATCH_AXES, CONTEXT, TENSOR)
+
+
+class Whole(NamedTuple):
+    """What attention must know of the tokens beside their features; documents of whole sequences on every context rank."""
+
+    rope: Angles
+    documents_BT: Int[Array, "B T"] | None
 
 
 @dataclass(frozen=True)
@@ -44,36 +54,40 @@ class GlobalView:
     spec: StepSpec
     style: Style
 
-    def loss(self, model: Decoder, tokens_BT: Int[Array, "B T"], scaled: Scaled) -> Float[Array, ""]:
+    def loss(self, model: Decoder, batch: Batch, scale: Float[Array, ""]) -> Float[Array, ""]:
         """The scaled loss of all tokens."""
-        x_BTD = embed(model.embedding[...], tokens_BT, style=self.style, numerics=self.spec.numerics)
-        h_BTD = self._norm(self._hidden(model, x_BTD), model.norm)
+        scaled = Scaled(batch.targets_BT, scale)
+        x_BTD = embed(model.embedding[...], batch.tokens_BT, style=self.style, numerics=self.spec.numerics)
+        h_BTD = self._norm(self._hidden(model, x_BTD, batch.documents_BT), model.norm)
         head = model.embedding if model.head is None else model.head
         return chunked_loss(h_BTD, head[...], scaled=scaled, spec=self.spec, style=self.style)
 
-    def _hidden(self, model: Decoder, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    def _hidden(
+        self, model: Decoder, x_BTD: Float[Array, "B T D"], documents_BT: Int[Array, "B T"] | None
+    ) -> Float[Array, "B T D"]:
         spec = self.spec
         positions_T = global_positions(spec.strategy, spec.workload.seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=self.style.place(positions_T, P(CONTEXT)))
+        whole = None if documents_BT is None else self.style.place(documents_BT, P(BATCH_AXES))
         graph, stacked = nnx.split(model.layers)
 
         def layer(x_BTD: Array, own: nnx.State) -> tuple[Array, None]:
-            return self._layer(nnx.merge(graph, own), x_BTD, rope), None
+            return self._layer(nnx.merge(graph, own), x_BTD, Whole(rope, whole)), None
 
         return lax.scan(remat(layer, spec.strategy.remat), x_BTD, stacked)[0]
 
-    def _layer(self, layer: Layer, x_BTD: Float[Array, "B T D"], rope: Angles) -> Float[Array, "B T D"]:
+    def _layer(self, layer: Layer, x_BTD: Float[Array, "B T D"], tokens: Whole) -> Float[Array, "B T D"]:
         x_BTD = name(x_BTD, LAYER_IN)
-        x_BTD = name(x_BTD + self._attention(layer.attention, x_BTD, rope), "attention_out")
+        x_BTD = name(x_BTD + self._attention(layer.attention, x_BTD, tokens), "attention_out")
         return self.style.place(x_BTD + self._feed_forward(layer.feed_forward, x_BTD), RESIDUAL)
 
-    def _attention(self, own: Attention, x_BTD: Float[Array, "B T D"], rope: Angles) -> Float[Array, "B T D"]:
+    def _attention(self, own: Attention, x_BTD: Float[Array, "B T D"], tokens: Whole) -> Float[Array, "B T D"]:
         h_BTD = self._norm(x_BTD, own.norm)
         q = biased(column(h_BTD, own.query[...], how=self._matrix("query")), own.query_bias)
         kv = biased(column(h_BTD, own.key_value[...], how=self._key_value()), own.key_value_bias)
-        q = self._positioned(q, own.query_norm, rope=rope, tensor="query")
-        k = self._positioned(kv[:, :, 0], own.key_norm, rope=rope, tensor="key")
-        o_BTNH = self._island(q, jnp.stack([k, name(kv[:, :, 1], "value")]))
+        q = self._positioned(q, own.query_norm, rope=tokens.rope, tensor="query")
+        k = self._positioned(kv[:, :, 0], own.key_norm, rope=tokens.rope, tensor="key")
+        o_BTNH = self._island(q, jnp.stack([k, name(kv[:, :, 1], "value")]), tokens.documents_BT)
         return biased(row(o_BTNH, own.out[...], how=self._matrix("out")), own.out_bias)
 
     def _feed_forward(self, own: FeedForward, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
@@ -103,17 +117,22 @@ class GlobalView:
         columns = P(BATCH_AXES, CONTEXT, None, heads)
         return Matrix(self.style, self.spec.numerics, stored=stored, used=P(None, None, heads), columns=columns)
 
-    def _island(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"]) -> Float[Array, "B T N H"]:
-        """Attention by the strategy's scheme, with local lengths inside."""
+    def _island(
+        self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents_BT: Int[Array, "B T"] | None
+    ) -> Float[Array, "B T N H"]:
+        """Attention by the strategy's scheme, with local lengths inside; documents of whole sequences."""
         heads = None if self.spec.kv_replicated else TENSOR
         kv_split = P(None, BATCH_AXES, CONTEXT, heads)
         inside = partial(_attend, spec=self.spec)
-        island = jax.shard_map(inside, mesh=self.style.mesh, in_specs=(_HEADS, kv_split), out_specs=_HEADS, check_vma=False)
-        return island(q, self.style.place(kv, kv_split))
+        splits = _HEADS, kv_split, P(BATCH_AXES)
+        island = jax.shard_map(inside, mesh=self.style.mesh, in_specs=splits, out_specs=_HEADS, check_vma=False)
+        return island(q, self.style.place(kv, kv_split), documents_BT)
 
 
-def _attend(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec) -> Float[Array, "B T N H"]:
+def _attend(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents_BT: Int[Array, "B CT"] | None, *, spec: StepSpec
+) -> Float[Array, "B T N H"]:
     """Inside ``shard_map``: all lengths are local. Where tensor ranks outnumber KV heads each keeps its own head."""
     if spec.kv_replicated:
         kv = lax.dynamic_slice_in_dim(kv, own_head(spec.model.kv_heads), 1, axis=3)
-    return attend(q, kv, spec=spec)
+    return attend(q, kv, spec=spec, documents=cut(documents_BT, spec.strategy.mesh.context))

@@ -14,19 +14,21 @@ import jax.numpy as jnp
 from jax._src.cudnn import fused_attention_stablehlo as fused
 from jaxtyping import Array, Float
 
-from strategies.kernels.interface import Attended, Gradients, Mask
+from strategies.kernels.interface import Attended, Gradients, Mask, Segments
 
 # From jax 0.12 on the primitives also take a function that changes scores; we have none.
 _NEWER = {"score_mod": None} if "score_mod" in signature(fused._dot_product_attention_fwd_impl).parameters else {}
+HIDDEN = -(2.0**41)
+"""A score that weighs nothing: as low as jax's own masks for cuDNN, which has a bug beyond (``get_large_negative_number``)."""
 _MASKS = {"full": fused.MaskType.NO_MASK, "causal": fused.MaskType.CAUSAL}
 
 
-def _parameters(q: Float[Array, "B T N H"], mask: Mask) -> dict[str, Any]:
+def _parameters(q: Float[Array, "B T N H"], mask: Mask, segments: Segments | None) -> dict[str, Any]:
     return {
         "scale": 1 / sqrt(q.shape[-1]),
         "seed": 0,
         "dropout_rate": 0.0,
-        "variadic_args": (False, False),  # neither a bias nor its gradient
+        "variadic_args": (segments is not None, False),  # a bias where there are documents, never its gradient
         "mask_type": _MASKS[mask],
         "layout": fused.AttentionLayout.BTNH.value,
         "sliding_window_length": None,
@@ -34,18 +36,34 @@ def _parameters(q: Float[Array, "B T N H"], mask: Mask) -> dict[str, Any]:
     }
 
 
-def _unused(q: Float[Array, "B T N H"]) -> tuple[Float[Array, 0], ...]:
-    """Bias, lengths of queries and keys, their offsets, page tables: operands of features that are off."""
-    return (jnp.zeros(0, q.dtype),) * 7
+def _beside(q: Float[Array, "B T N H"], segments: Segments | None) -> tuple[Float[Array, ...], ...]:
+    """Bias, then lengths of queries and keys, their offsets, page tables: operands of features that are off."""
+    nothing = jnp.zeros(0, q.dtype)
+    return (nothing if segments is None else _bias(segments, q.dtype), *(nothing,) * 6)
+
+
+def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
+    """What keeps a query from keys of other documents: a score so low that its weight is 0, for all heads alike.
+
+    Not minus infinity: a query that sees no key of the chunk would get no number.
+    """
+    same = segments.q[:, :, None] == segments.kv[:, None]
+    return jnp.where(same, 0, HIDDEN).astype(dtype)[:, None]
 
 
 class CudnnKernel:
-    """cuDNN: 16-bit inputs, head dims up to 128 (256 on Hopper and later) in multiples of 8."""
+    """cuDNN: 16-bit inputs, head dims up to 128 (256 on Hopper and later) in multiples of 8.
 
-    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask) -> Attended:
+    Documents are a bias, as jax's own masks are: 2 B T S bytes, of lengths that are even, and no tile is left out for it.
+    (Its packed layout takes a fixed number of documents, and that many times the log-sum-exps.)
+    """
+
+    def forward(
+        self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
+    ) -> Attended:
         """Output and softmax statistics, which cuDNN keeps as log-sum-exp when it trains."""
         o, lse = fused._dot_product_attention_fwd_p_wrapper.bind(
-            q, kv[0], kv[1], *_unused(q), **_parameters(q, mask), is_training=True
+            q, kv[0], kv[1], *_beside(q, segments), **_parameters(q, mask, segments), is_training=True
         )
         return Attended(o, lse)
 
@@ -57,9 +75,10 @@ class CudnnKernel:
         attended: Attended,
         do: Float[Array, "B T N H"],
         mask: Mask,
+        segments: Segments | None = None,
     ) -> Gradients:
         """One fused call; cuDNN forms rowsum(do * o) itself."""
         dq, dk, dv = fused._dot_product_attention_bwd_p_wrapper.bind(
-            q, kv[0], kv[1], *_unused(q), attended.lse, attended.o, do, **_parameters(q, mask)
+            q, kv[0], kv[1], *_beside(q, segments), attended.lse, attended.o, do, **_parameters(q, mask, segments)
         )
         return Gradients(dq, jnp.stack([dk, dv]))

@@ -9,10 +9,21 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Protocol
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 Mask = Literal["full", "causal"]
 """``causal``: query i attends to keys 0..i, with as many keys as queries. ``full``: to all."""
+
+
+class Segments(NamedTuple):
+    """Which document each token is of: a query sees only keys of its own, beside what the mask says.
+
+    A query that sees no key of a chunk has a log-sum-exp so far below any score, or minus infinity, that a merge takes nothing
+    of it, and a finite output.
+    """
+
+    q: Int[Array, "B T"]
+    kv: Int[Array, "B S"]
 
 
 class Attended(NamedTuple):
@@ -33,7 +44,9 @@ class Gradients(NamedTuple):
 class ChunkKernel(Protocol):
     """One way to run it. Scores are scaled by 1 / sqrt(H). Query head n attends to KV head n // G; KV is never repeated."""
 
-    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask) -> Attended:
+    def forward(
+        self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
+    ) -> Attended:
         """Output and log-sum-exp over this chunk alone."""
 
     def backward(
@@ -44,5 +57,6 @@ class ChunkKernel(Protocol):
         attended: Attended,
         do: Float[Array, "B T N H"],
         mask: Mask,
+        segments: Segments | None = None,
     ) -> Gradients:
         """This chunk's share of the gradients, from the global output and log-sum-exp and the output's cotangent."""

@@ -18,7 +18,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ke
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 from jaxtyping import Array, Bool, Float
 
-from strategies.kernels.interface import Attended, Gradients, Mask
+from strategies.kernels.interface import Attended, Gradients, Mask, Segments
 
 BLOCK = 512
 """Queries and keys of a tile: MaxText's default (``sa_block_q`` and its like)."""
@@ -78,16 +78,25 @@ def _scaled(q: Float[Array, "B T N H"]) -> Float[Array, "B N T H"]:
     return _heads_first(q * jnp.asarray(1 / sqrt(q.shape[-1]), q.dtype))
 
 
+def _ids(segments: Segments | None) -> Any:
+    return None if segments is None else splash.SegmentIds(*segments)
+
+
 class SplashKernel:
-    """Mosaic kernels: head dims and lengths in multiples of 128. ``interpret`` runs them on any device, slowly, for tests."""
+    """Mosaic kernels: head dims and lengths in multiples of 128. ``interpret`` runs them on any device, slowly, for tests.
+
+    Documents mask scores; tiles that no document of the queries reaches are computed all the same.
+    """
 
     def __init__(self, *, interpret: bool = False) -> None:
         self._interpret = interpret
 
-    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask) -> Attended:
+    def forward(
+        self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
+    ) -> Attended:
         """Output and log-sum-exp over this chunk alone, one sequence at a time."""
         kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
-        o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]))
+        o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), _ids(segments))
         return Attended(_heads_first(o), lse)
 
     def backward(
@@ -98,17 +107,19 @@ class SplashKernel:
         attended: Attended,
         do: Float[Array, "B T N H"],
         mask: Mask,
+        segments: Segments | None = None,
     ) -> Gradients:
         """Two kernels: gradients of queries, and of keys and values summed over their query heads."""
         kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
         rule = partial(splash._splash_attention_bwd, **kernel.kwargs)
 
-        def one(q: Array, k: Array, v: Array, o: Array, lse: Array, do: Array) -> tuple[Array, Array, Array]:
-            residuals = (q, k, v, None, None, o, lse, kernel.dq_mask_info, kernel.dkv_mask_info)
+        def one(q: Array, kv: tuple[Array, Array], ids: Any, attended: Attended, do: Array) -> tuple[Array, Array, Array]:
+            residuals = (q, *kv, ids, None, *attended, kernel.dq_mask_info, kernel.dkv_mask_info)
             _, _, _, dq, dk, dv, _, _ = rule(res=residuals, do=do)
             return dq, dk, dv
 
-        o, do = _heads_first(attended.o), _heads_first(do)
-        dq, dk, dv = jax.vmap(one)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), o, attended.lse, do)
+        heads = _heads_first(kv[0]), _heads_first(kv[1])
+        whole = Attended(_heads_first(attended.o), attended.lse)
+        dq, dk, dv = jax.vmap(one)(_scaled(q), heads, _ids(segments), whole, _heads_first(do))
         dq = dq * jnp.asarray(1 / sqrt(q.shape[-1]), dq.dtype)
         return Gradients(_heads_first(dq), jnp.stack([_heads_first(dk), _heads_first(dv)]))

@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from strategies.kernels import chunk_kernel
 from strategies.schemes.all_gather import all_gather_attention
+from strategies.schemes.documents import Documents
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
 from strategies.schemes.route import Route
@@ -13,16 +14,21 @@ from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention
 from strategies.spec import StepSpec
 
 
-def attend(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec) -> Float[Array, "B T N H"]:
-    """Causal attention over the whole sequence, by the strategy's scheme. Inside ``shard_map``: all lengths are local."""
+def attend(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec, documents: Documents = None
+) -> Float[Array, "B T N H"]:
+    """Causal attention over the whole sequence, or inside ``documents``, by the strategy's scheme.
+
+    Inside ``shard_map``: all lengths are local.
+    """
     strategy, kernel = spec.strategy, chunk_kernel(spec.kernel)
     pattern = pattern_of(strategy.scheme, kernel, route=Route.of(strategy))
     match strategy.scheme:
         case "ulysses":
-            return ulysses_attention(q, kv, kernel=kernel, ranks=strategy.mesh.context)
+            return ulysses_attention(q, kv, kernel=kernel, ranks=strategy.mesh.context, documents=documents)
         case "ulysses-ring":
-            return ulysses_ring_attention(q, kv, pattern=pattern)
+            return ulysses_ring_attention(q, kv, pattern=pattern, documents=documents)
         case "all-gather":
-            return all_gather_attention(q, kv, pattern=pattern)
+            return all_gather_attention(q, kv, pattern=pattern, documents=documents)
         case "ring" | "ring-zigzag":
-            return ring_attention(q, kv, pattern=pattern)
+            return ring_attention(q, kv, pattern=pattern, documents=documents)

@@ -21,6 +21,7 @@ from strategies.kernels.interface import Attended
 from strategies.mesh import CONTEXT
 from strategies.ranks import axis_index, axis_size
 from strategies.remat import name
+from strategies.schemes.documents import Documents, between, staged
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
 from strategies.staging import staged_with
@@ -28,36 +29,41 @@ from strategies.vjp import with_backward
 
 
 def all_gather_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern, documents: Documents = None
 ) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries to the whole sequence."""
-    return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv)
+    """Causal attention of the local queries to the whole sequence, or to their documents."""
+    return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv, documents)
 
 
-def _forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
+def _forward(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents: Documents, *, pattern: Pattern
+) -> tuple[Array, Any]:
+    documents = staged(documents, q)
     rank, ranks = staged_with(axis_index(CONTEXT), q), axis_size(CONTEXT)
     chunks_C2BTKH = all_gather(kv[None], CONTEXT)
 
     def visit(j: Array, merged: Merged) -> Merged:
         owner = (rank - j) % ranks
-        return merged.with_chunk(pattern.forward(q, chunks_C2BTKH[owner], owner=owner))
+        return merged.with_chunk(pattern.forward(q, chunks_C2BTKH[owner], owner=owner, documents=documents))
 
-    merged = lax.fori_loop(1, ranks, visit, Merged.of(pattern.kernel.forward(q, kv, mask="causal")))
+    own = pattern.kernel.forward(q, kv, mask="causal", segments=between(documents, rank, rank))
+    merged = lax.fori_loop(1, ranks, visit, Merged.of(own))
     o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
-    return o, (q, chunks_C2BTKH, Attended(o, lse))
+    return o, (q, chunks_C2BTKH, Attended(o, lse), documents)
 
 
-def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
-    q, chunks_C2BTKH, attended = residuals
+def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array, None]:
+    q, chunks_C2BTKH, attended, documents = residuals
     rank, ranks = axis_index(CONTEXT), axis_size(CONTEXT)
-    own = pattern.kernel.backward(q, chunks_C2BTKH[rank], attended=attended, do=do, mask="causal")
+    segments = between(documents, rank, rank)
+    own = pattern.kernel.backward(q, chunks_C2BTKH[rank], attended=attended, do=do, mask="causal", segments=segments)
 
     def visit(j: Array, total: tuple[Array, Array]) -> tuple[Array, Array]:
         dq, dchunks = total
         owner = (rank - j) % ranks
-        chunk = pattern.backward(q, chunks_C2BTKH[owner], attended=attended, do=do, owner=owner)
+        chunk = pattern.backward(q, chunks_C2BTKH[owner], attended=attended, do=do, owner=owner, documents=documents)
         return dq + chunk.dq, dchunks.at[owner].set(chunk.dkv.astype(jnp.float32))
 
     dchunks = jnp.zeros(chunks_C2BTKH.shape, jnp.float32).at[rank].set(own.dkv.astype(jnp.float32))
     dq, dchunks = lax.fori_loop(1, ranks, visit, (own.dq.astype(jnp.float32), dchunks))
-    return dq.astype(q.dtype), reduce_scatter(dchunks, CONTEXT)[0].astype(chunks_C2BTKH.dtype)
+    return dq.astype(q.dtype), reduce_scatter(dchunks, CONTEXT)[0].astype(chunks_C2BTKH.dtype), None

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from lcplan.strategy import Scheme
 from strategies.kernels.interface import Attended, ChunkKernel, Gradients
+from strategies.schemes.documents import Documents, between, where_shared
 from strategies.schemes.layout import ZIGZAG_SCHEMES
 from strategies.schemes.route import Route
 
@@ -38,7 +39,14 @@ class Pattern:
     after: View | None
     route: Route
 
-    def forward(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, owner: Int[Array, ""]) -> Attended:
+    def forward(
+        self,
+        q: Float[Array, "B T N H"],
+        kv: Float[Array, "2 B T K H"],
+        *,
+        owner: Int[Array, ""],
+        documents: Documents = None,
+    ) -> Attended:
         """Attention to the chunk of ``owner``: zeros and a log-sum-exp of minus infinity for queries that see nothing."""
 
         def attend(view: View | None) -> Attended:
@@ -47,8 +55,13 @@ class Pattern:
             if view is None:
                 return nothing
             queries, keys = _span(view.queries, T), _span(view.keys, T)
-            o, lse = self.kernel.forward(q[:, queries], kv[:, :, keys], mask="full")
-            return Attended(nothing.o.at[:, queries].set(o), nothing.lse.at[:, :, queries].set(lse))
+            segments = between(documents, self.route.place(), owner, spans=(queries, keys))
+
+            def seen() -> Attended:
+                o, lse = self.kernel.forward(q[:, queries], kv[:, :, keys], mask="full", segments=segments)
+                return Attended(nothing.o.at[:, queries].set(o), nothing.lse.at[:, :, queries].set(lse))
+
+            return where_shared(segments, seen, nothing)
 
         return self._choose(attend, owner)
 
@@ -60,6 +73,7 @@ class Pattern:
         attended: Attended,
         do: Float[Array, "B T N H"],
         owner: Int[Array, ""],
+        documents: Documents = None,
     ) -> Gradients:
         """This rank's share of the gradients from the chunk of ``owner``: zeros where nothing was seen."""
 
@@ -68,9 +82,16 @@ class Pattern:
             if view is None:
                 return nothing
             queries, keys = _span(view.queries, q.shape[1]), _span(view.keys, q.shape[1])
-            seen = Attended(attended.o[:, queries], attended.lse[:, :, queries])
-            dq, dkv = self.kernel.backward(q[:, queries], kv[:, :, keys], attended=seen, do=do[:, queries], mask="full")
-            return Gradients(nothing.dq.at[:, queries].set(dq), nothing.dkv.at[:, :, keys].set(dkv))
+            segments = between(documents, self.route.place(), owner, spans=(queries, keys))
+
+            def seen() -> Gradients:
+                own = Attended(attended.o[:, queries], attended.lse[:, :, queries])
+                dq, dkv = self.kernel.backward(
+                    q[:, queries], kv[:, :, keys], attended=own, do=do[:, queries], mask="full", segments=segments
+                )
+                return Gradients(nothing.dq.at[:, queries].set(dq), nothing.dkv.at[:, :, keys].set(dkv))
+
+            return where_shared(segments, seen, nothing)
 
         return self._choose(attend, owner)
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from strategies.kernels.interface import Attended, Gradients
 from strategies.remat import name
+from strategies.schemes.documents import Documents, between, staged
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.route import Route
@@ -42,52 +43,68 @@ Chunks = tuple[Chunk, ...]
 """One for each lane."""
 
 
-def ring_attention(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries to the whole sequence."""
-    return with_backward(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))(q, kv)
+def ring_attention(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern, documents: Documents = None
+) -> Float[Array, "B T N H"]:
+    """Causal attention of the local queries to the whole sequence, or to their documents."""
+    return with_backward(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))(q, kv, documents)
 
 
-def ring_forward(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern) -> tuple[Array, Any]:
+def ring_forward(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents: Documents, *, pattern: Pattern
+) -> tuple[Array, Any]:
     """The output, and what ``ring_backward`` needs."""
-    route = pattern.route
+    route, documents = pattern.route, staged(documents, q)
     place = staged_with(route.place(), q)
     own = tuple(Chunk(part, place) for part in _lanes(kv, route, axis=3))
     coming = _passed_on(own, route)
     qs = _lanes(q, route, axis=2)
-    merged = tuple(Merged.of(pattern.kernel.forward(q, chunk.kv, mask="causal")) for q, chunk in zip(qs, own, strict=True))
+    segments = between(documents, place, place)
+    merged = tuple(
+        Merged.of(pattern.kernel.forward(q, chunk.kv, mask="causal", segments=segments))
+        for q, chunk in zip(qs, own, strict=True)
+    )
 
     def visit(chunks: Chunks, merged: tuple[Merged, ...]) -> tuple[Merged, ...]:
         lanes = zip(qs, chunks, merged, strict=True)
-        return tuple(so_far.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner)) for q, chunk, so_far in lanes)
+        return tuple(
+            so_far.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner, documents=documents))
+            for q, chunk, so_far in lanes
+        )
 
     merged = _round(visit, coming, route=route, total=merged)
     o, lse = _joined([lane.o for lane in merged], axis=2), _joined([lane.lse for lane in merged], axis=1)
     o, lse = name(o.astype(q.dtype), "context"), name(lse, "lse")
-    return o, (q, own, coming, Attended(o, lse))
+    return o, (q, own, coming, Attended(o, lse), documents)
 
 
-def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array]:
-    """Gradients of queries, and of keys and values."""
-    q, own, coming, attended = residuals
+def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array, None]:
+    """Gradients of queries, and of keys and values; documents have none."""
+    q, own, coming, attended, documents = residuals
     route = pattern.route
     qs, dos, os = (_lanes(x, route, axis=2) for x in (q, do, attended.o))
     seen = tuple(Attended(o, lse) for o, lse in zip(os, _lanes(attended.lse, route, axis=1), strict=True))
 
     def local(lane: int) -> Gradients:
-        parts = pattern.kernel.backward(qs[lane], own[lane].kv, attended=seen[lane], do=dos[lane], mask="causal")
+        segments = between(documents, own[lane].owner, own[lane].owner)
+        parts = pattern.kernel.backward(
+            qs[lane], own[lane].kv, attended=seen[lane], do=dos[lane], mask="causal", segments=segments
+        )
         return Gradients(*(part.astype(jnp.float32) for part in parts))
 
     def visit(chunks: Chunks, totals: tuple[Gradients, ...]) -> tuple[Gradients, ...]:
         arrived = [route.shift(total.dkv, way) for total, way in zip(totals, route.ways, strict=True)]
         sums = []
         for lane, (chunk, total) in enumerate(zip(chunks, totals, strict=True)):
-            part = pattern.backward(qs[lane], chunk.kv, attended=seen[lane], do=dos[lane], owner=chunk.owner)
+            part = pattern.backward(
+                qs[lane], chunk.kv, attended=seen[lane], do=dos[lane], owner=chunk.owner, documents=documents
+            )
             sums.append(Gradients(total.dq + part.dq, arrived[lane] + part.dkv))
         return tuple(sums)
 
     totals = _round(visit, coming, route=route, total=tuple(map(local, range(len(own)))))
     home = [route.shift(total.dkv.astype(q.dtype), way) for total, way in zip(totals, route.ways, strict=True)]  # complete
-    return _joined([total.dq.astype(q.dtype) for total in totals], axis=2), _joined(home, axis=3)
+    return _joined([total.dq.astype(q.dtype) for total in totals], axis=2), _joined(home, axis=3), None
 
 
 def _round(visit: Callable[[Chunks, Total], Total], coming: Chunks, *, route: Route, total: Total) -> Total:

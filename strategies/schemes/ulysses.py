@@ -23,6 +23,7 @@ from strategies.collectives import all_to_all
 from strategies.kernels.interface import Attended, ChunkKernel
 from strategies.mesh import CONTEXT
 from strategies.remat import name
+from strategies.schemes.documents import Documents, between, by_group
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.ring import ring_backward, ring_forward
 from strategies.vjp import with_backward
@@ -30,55 +31,65 @@ from strategies.vjp import with_backward
 
 @dataclass(frozen=True)
 class Inner:
-    """Attention between the exchanges: (q, kv) to output and residuals, and these with a cotangent to both gradients."""
+    """Attention between the exchanges: (q, kv, documents) to output and residuals; these with a cotangent to gradients."""
 
-    forward: Callable[[Array, Array], tuple[Array, Any]]
-    backward: Callable[[Any, Array], tuple[Array, Array]]
+    forward: Callable[[Array, Array, Documents], tuple[Array, Any]]
+    backward: Callable[[Any, Array], tuple[Array, Array, None]]
 
 
 def ulysses_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel, ranks: int
+    q: Float[Array, "B T N H"],
+    kv: Float[Array, "2 B T K H"],
+    *,
+    kernel: ChunkKernel,
+    ranks: int,
+    documents: Documents = None,
 ) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries to the whole sequence; all ``ranks`` of the context axis exchange."""
+    """Causal attention of the local queries to their sequence or document; all ``ranks`` of the context axis exchange."""
     inner = Inner(partial(_whole_forward, kernel=kernel), partial(_whole_backward, kernel=kernel))
-    return _exchanged(q, kv, inner=inner, ranks=ranks)
+    return _exchanged(q, kv, inner=inner, ranks=ranks, documents=documents)
 
 
 def ulysses_ring_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern, documents: Documents = None
 ) -> Float[Array, "B T N H"]:
     """The same by exchanges among the neighbours of one group and a ring over the groups."""
     inner = Inner(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))
-    return _exchanged(q, kv, inner=inner, ranks=pattern.route.stride)
+    return _exchanged(q, kv, inner=inner, ranks=pattern.route.stride, documents=documents)
 
 
-def _exchanged(q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, inner: Inner, ranks: int) -> Array:
+def _exchanged(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, inner: Inner, ranks: int, documents: Documents
+) -> Float[Array, "B T N H"]:
     copies = max(1, ranks // kv.shape[3])
 
-    def forward(q: Array, kv: Array) -> tuple[Array, Any]:
-        o_BSnH, residuals = inner.forward(_to_heads(q, ranks), _to_heads(jnp.repeat(kv, copies, axis=3), ranks))
+    def forward(q: Array, kv: Array, documents: Documents) -> tuple[Array, Any]:
+        q_BSnH, kv_2BSkH = _to_heads(q, ranks), _to_heads(jnp.repeat(kv, copies, axis=3), ranks)
+        o_BSnH, residuals = inner.forward(q_BSnH, kv_2BSkH, documents)
         return _to_sequence(o_BSnH, ranks), residuals
 
-    def backward(residuals: Any, do: Array) -> tuple[Array, Array]:
-        dq, dkv = inner.backward(residuals, _to_heads(do, ranks))
+    def backward(residuals: Any, do: Array) -> tuple[Array, Array, None]:
+        dq, dkv, _ = inner.backward(residuals, _to_heads(do, ranks))
         dkv = _to_sequence(dkv, ranks)
         summed = dkv.reshape(*dkv.shape[:3], -1, copies, dkv.shape[4]).astype(jnp.float32).sum(axis=4)
-        return _to_sequence(dq, ranks), summed.astype(dkv.dtype)
+        return _to_sequence(dq, ranks), summed.astype(dkv.dtype), None
 
-    return with_backward(forward, backward)(q, kv)
+    return with_backward(forward, backward)(q, kv, by_group(documents, ranks))
 
 
 def _whole_forward(
-    q_BSnH: Float[Array, "B S n H"], kv_2BSkH: Float[Array, "2 B S k H"], *, kernel: ChunkKernel
+    q_BSnH: Float[Array, "B S n H"], kv_2BSkH: Float[Array, "2 B S k H"], documents: Documents, *, kernel: ChunkKernel
 ) -> tuple[Array, Any]:
-    o, lse = kernel.forward(q_BSnH, kv_2BSkH, mask="causal")
+    segments = between(documents, 0, 0)
+    o, lse = kernel.forward(q_BSnH, kv_2BSkH, mask="causal", segments=segments)
     attended = Attended(name(o, "context"), name(lse, "lse"))
-    return attended.o, (q_BSnH, kv_2BSkH, attended)
+    return attended.o, (q_BSnH, kv_2BSkH, attended, segments)
 
 
-def _whole_backward(residuals: Any, do: Float[Array, "B S n H"], *, kernel: ChunkKernel) -> tuple[Array, Array]:
-    q_BSnH, kv_2BSkH, attended = residuals
-    return kernel.backward(q_BSnH, kv_2BSkH, attended=attended, do=do, mask="causal")
+def _whole_backward(residuals: Any, do: Float[Array, "B S n H"], *, kernel: ChunkKernel) -> tuple[Array, Array, None]:
+    q_BSnH, kv_2BSkH, attended, segments = residuals
+    dq, dkv = kernel.backward(q_BSnH, kv_2BSkH, attended=attended, do=do, mask="causal", segments=segments)
+    return dq, dkv, None
 
 
 def _to_heads(x: Float[Array, "... T N H"], ranks: int) -> Float[Array, "... S n H"]:

@@ -27,6 +27,16 @@ def test_search_is_the_commands_answer(capsys, tmp_path, monkeypatch):
     assert found.winner == found.candidates[0]
 
 
+def test_documents_by_number_or_word():
+    named, counted = (planner.estimate(**ASKED, mesh="context=8", document_len=length) for length in ("4k", 4096))
+    assert named == counted
+    assert named.request.workload.document_len == 4096
+    assert planner.whatif("max-seq", model="llama3-8b", hw="dgx-h100", document_len="4k").found
+    for wrong in (0, 2**17, "1.5", 1.5):
+        with pytest.raises(BadInputError, match=r"document.len"):
+            planner.estimate(**ASKED, document_len=wrong)
+
+
 def test_out_keeps_the_run(tmp_path):
     from planner.run_read import read_run
 

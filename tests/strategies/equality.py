@@ -20,6 +20,11 @@ from strategies.schemes.layout import token_order
 from strategies.spec import StepSpec
 from strategies.step import Batch, TrainStep, build_step
 
+LAYOUTS = ("whole", "uneven", "crossing", "short", "any ids")
+"""Documents of a sequence: one, ``UNEVEN``, cut anywhere, every few tokens, cut anywhere with ids in no order."""
+UNEVEN = (1, 3, 13, 2, 1, 12)
+"""Documents of one token, across borders of chunks, and longer than a chunk of 8; each sequence starts with another."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -30,9 +35,15 @@ class Case:
     seq_len: int = 32
     global_batch: int = 4
     precision: str = "fp32"
+    documents: str | None = None
 
     def spec(self) -> StepSpec:
-        workload = Workload(seq_len=self.seq_len, global_batch=self.global_batch, precision=self.precision)
+        workload = Workload(
+            seq_len=self.seq_len,
+            global_batch=self.global_batch,
+            precision=self.precision,
+            document_len=None if self.documents is None else 4,
+        )
         return StepSpec(self.model, workload, self.strategy, "blockwise")
 
 
@@ -60,10 +71,30 @@ def random_tokens(model: ModelSpec, global_batch: int, seq_len: int) -> tuple[np
 
 
 @cache
-def reference(model: ModelSpec, global_batch: int, seq_len: int) -> tuple[float, dict[str, Any]]:
+def random_documents(layout: str | None, global_batch: int, seq_len: int) -> np.ndarray | None:
+    """Ids of each token's document, in order; borders differ between the sequences."""
+    if layout is None:
+        return None
+    if layout == "uneven":
+        turned = (np.roll(UNEVEN, -sequence) for sequence in range(global_batch))
+        cut = [np.repeat(np.arange(len(lengths)), lengths) for lengths in turned]
+        return np.stack([np.resize(ids, seq_len) for ids in cut]).astype(np.int32)
+    rng = np.random.default_rng(2)
+    share = {"whole": 0.0, "crossing": 0.1, "short": 0.5, "any ids": 0.2}[layout]
+    ids = np.cumsum(rng.random((global_batch, seq_len)) < share, axis=1)
+    if layout == "any ids":
+        ids = rng.permutation(seq_len + 1)[ids]
+    return ids.astype(np.int32)
+
+
+@cache
+def reference(model: ModelSpec, global_batch: int, seq_len: int, layout: str | None = None) -> tuple[float, dict[str, Any]]:
     """Loss and gradients of the reference, fp32."""
     tokens, targets = random_tokens(model, global_batch, seq_len)
-    value_and_grad = jax.jit(jax.value_and_grad(lambda params: reference_loss(params, tokens, targets, model=model)))
+    ids = random_documents(layout, global_batch, seq_len)
+    value_and_grad = jax.jit(
+        jax.value_and_grad(lambda params: reference_loss(params, tokens, targets, model=model, documents=ids))
+    )
     loss, gradients = value_and_grad(random_params(model))
     return float(loss), jax.tree.map(np.asarray, gradients)
 
@@ -80,7 +111,9 @@ def computed(case: Case) -> tuple[float, dict[str, Any]]:
     abstract, batch = step.abstract_arguments()
     shardings = jax.tree.map(lambda shape: shape.sharding, (abstract.params, batch))
     params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(random_params(case.model)))
-    arguments = jax.device_put((params, Batch(jnp.asarray(tokens[:, order]), jnp.asarray(targets[:, order]))), shardings)
+    ids = random_documents(case.documents, case.global_batch, case.seq_len)
+    whole = Batch(tokens, targets, ids)
+    arguments = jax.device_put((params, jax.tree.map(lambda x: jnp.asarray(x[:, order]), whole)), shardings)
     loss, gradients = jax.jit(step.loss_and_gradients)(*arguments)
     return float(loss), jax.tree.map(np.asarray, nnx.to_pure_dict(gradients))
 
@@ -95,7 +128,7 @@ def relative_errors(got: Any, wanted: Any) -> dict[str, float]:
 
 def errors(case: Case) -> dict[str, float]:
     """Relative errors of the loss and of every gradient against the fp32 reference."""
-    wanted_loss, wanted = reference(case.model, case.global_batch, case.seq_len)
+    wanted_loss, wanted = reference(case.model, case.global_batch, case.seq_len, case.documents)
     loss, gradients = computed(case)
     assert jax.tree.structure(gradients) == jax.tree.structure(wanted)
     return {"loss": abs(loss / wanted_loss - 1)} | relative_errors(gradients, wanted)

@@ -16,19 +16,25 @@ from strategies.rope import frequencies
 Params = dict[str, Any]
 
 
-def reference_loss(params: Params, tokens: jax.Array, targets: jax.Array, *, model: ModelSpec) -> jax.Array:
-    """Mean cross-entropy over targets that are not -1. ``params`` as ``nnx.to_pure_dict`` gives them, tokens in order."""
-    logits = reference_logits(params, tokens, model=model)
+def reference_loss(
+    params: Params, tokens: jax.Array, targets: jax.Array, *, model: ModelSpec, documents: np.ndarray | None = None
+) -> jax.Array:
+    """Mean cross-entropy over targets that are not -1. ``params`` as ``nnx.to_pure_dict`` gives them, tokens in order.
+
+    ``documents`` are ids by token: attention stays inside each.
+    """
+    logits = reference_logits(params, tokens, model=model, documents=documents)
     nll = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     valid = targets >= 0
     return jnp.where(valid, nll, 0).sum() / valid.sum()
 
 
-def reference_logits(params: Params, tokens: jax.Array, *, model: ModelSpec) -> jax.Array:
+def reference_logits(params: Params, tokens: jax.Array, *, model: ModelSpec, documents: np.ndarray | None = None) -> jax.Array:
     """Logits of the token after each."""
+    ids = np.zeros(tokens.shape, int) if documents is None else documents
     x = params["embedding"][tokens]
     for kind, layer in _layers(params["layers"], model):
-        x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], kind), kind)
+        x = x + _attention(layer["attention"], _norm(x, layer["attention"]["norm"], kind), kind, ids)
         feed_forward = _experts if "router" in layer["feed_forward"] else _feed_forward
         x = x + feed_forward(layer["feed_forward"], _norm(x, layer["feed_forward"]["norm"], kind), kind)
     head = params.get("head", params["embedding"])
@@ -58,24 +64,27 @@ def _rotate(x: jax.Array, model: ModelSpec) -> jax.Array:
     return jnp.concatenate([turned.real, turned.imag], axis=-1)
 
 
-def _attention(layer: Params, h: jax.Array, model: ModelSpec) -> jax.Array:
+def _attention(layer: Params, h: jax.Array, model: ModelSpec, ids: np.ndarray) -> jax.Array:
     q = jnp.einsum("btd,dnh->btnh", h, layer["query"])
     k, v = jnp.einsum("btd,dckh->cbtkh", h, layer["key_value"])
     if model.qkv_bias:
         q, k, v = q + layer["query_bias"], k + layer["key_value_bias"][0], v + layer["key_value_bias"][1]
     if model.qk_norm:
         q, k = _norm(q, layer["query_norm"], model), _norm(k, layer["key_norm"], model)
-    o = naive_attention(_rotate(q, model), _rotate(k, model), v)
+    o = naive_attention(_rotate(q, model), _rotate(k, model), v, ids)
     x = jnp.einsum("btnh,dnh->btd", o, layer["out"])
     return x + layer["out_bias"] if model.out_bias else x
 
 
-def naive_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal softmax attention with every key and value head repeated for its group of query heads."""
+def naive_attention(q: jax.Array, k: jax.Array, v: jax.Array, ids: np.ndarray | None = None) -> jax.Array:
+    """Causal softmax attention with every key and value head repeated for its group of query heads, inside each of ``ids``."""
     group, length = q.shape[2] // k.shape[2], q.shape[1]
     k, v = jnp.repeat(k, group, axis=2), jnp.repeat(v, group, axis=2)
     scores = jnp.einsum("btnh,bsnh->bnts", q, k) / sqrt(q.shape[-1])
-    scores = jnp.where(np.tri(length, dtype=bool), scores, -jnp.inf)
+    seen = np.tri(length, dtype=bool)
+    if ids is not None:
+        seen = (seen & (ids[:, :, None] == ids[:, None]))[:, None]
+    scores = jnp.where(seen, scores, -jnp.inf)
     return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores, axis=-1), v)
 
 

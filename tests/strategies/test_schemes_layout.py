@@ -10,10 +10,12 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from cost_models.attention import causal_imbalance
+from cost_models.documents import Chunks, visited_keys
 from lcplan.strategy import Mesh, Strategy
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.mesh import CONTEXT, build_mesh
 from strategies.schemes.all_gather import all_gather_attention
+from strategies.schemes.documents import cut
 from strategies.schemes.layout import local_positions, token_order
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
@@ -33,24 +35,41 @@ class CountingKernel(BlockwiseKernel):
 
     work: Counter = Counter()
 
-    def forward(self, q, kv, *, mask):
+    def forward(self, q, kv, *, mask, segments=None):
         area = q.shape[1] * kv.shape[2] / (2 if mask == "causal" else 1) * q.shape[2] / HEADS
         jax.debug.callback(lambda rank: self.work.update({int(rank): area}), lax.axis_index(CONTEXT))
-        return super().forward(q, kv, mask=mask)
+        return super().forward(q, kv, mask=mask, segments=segments)
 
 
-def work_by_rank(attention, strategy):
+def work_by_rank(attention, strategy, document_len=None):
     """In score elements of all heads."""
     CountingKernel.work.clear()
     q, kv = jnp.ones((1, RANKS * LENGTH, HEADS, 4)), jnp.ones((2, 1, RANKS * LENGTH, HEADS, 4))
     pattern = pattern_of(strategy.scheme, CountingKernel(), route=Route.of(strategy))
     specs = P(None, CONTEXT), P(None, None, CONTEXT)
+    documents = None
+    if document_len is not None:
+        documents = cut(jnp.asarray(token_order(strategy, seq_len=RANKS * LENGTH) // document_len)[None], RANKS)
     attend = jax.shard_map(
-        lambda q, kv: attention(q, kv, pattern=pattern), mesh=MESH, in_specs=specs, out_specs=specs[0], check_vma=False
+        lambda q, kv: attention(q, kv, pattern=pattern, documents=documents),
+        mesh=MESH,
+        in_specs=specs,
+        out_specs=specs[0],
+        check_vma=False,
     )
     jax.block_until_ready(jax.jit(attend)(q, kv))
     jax.effects_barrier()
     return [CountingKernel.work[rank] for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("document_len", [LENGTH // 4, 3 * LENGTH, 7 * LENGTH // 2])
+@pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "all-gather"])
+def test_chunks_that_share_no_document_are_not_visited(scheme, document_len):
+    """And the law says by how much each rank's work shrinks."""
+    attention = all_gather_attention if scheme == "all-gather" else ring_attention
+    work = work_by_rank(attention, over_context(scheme), document_len)
+    _, others = visited_keys(Chunks(RANKS, LENGTH, scheme != "ring"), document_len, whole=True)
+    assert work == [LENGTH**2 / 2 + LENGTH * keys for keys in others]
 
 
 @pytest.mark.parametrize("bidirectional", ["off", "on"])
