@@ -123,6 +123,10 @@ def _features(spec: StepSpec) -> Iterator[str]:
             f"collective_matmul={strategy.collective_matmul} is built for sharding_mode=manual, not {strategy.sharding_mode};"
             " use manual, or off"
         )
+    yield from _kernel(spec)
+
+
+def _kernel(spec: StepSpec) -> Iterator[str]:
     if spec.kernel == "cudnn" and spec.workload.document_len is not None and spec.local_seq_len % 4:
         yield (
             f"kernel cudnn takes documents (document_len={spec.workload.document_len}) in chunks and half chunks of an even"

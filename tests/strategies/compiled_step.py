@@ -51,17 +51,17 @@ class Sizes:
 
 
 @cache
-def lower_on_host(strategy: Strategy) -> jax.stages.Lowered:
-    workload = Workload(seq_len=SEQ_LEN, global_batch=GLOBAL_BATCH, precision="fp32")
+def lower_on_host(strategy: Strategy, document_len: int | None = None) -> jax.stages.Lowered:
+    workload = Workload(seq_len=SEQ_LEN, global_batch=GLOBAL_BATCH, document_len=document_len, precision="fp32")
     mesh = build_mesh(strategy, jax.devices()[: strategy.devices])
     step = build_step(StepSpec(MODEL, workload, strategy, "blockwise"), mesh)
     return step.jitted.lower(*step.abstract_arguments())
 
 
 @cache
-def compile_on_host(strategy: Strategy) -> str:
+def compile_on_host(strategy: Strategy, document_len: int | None = None) -> str:
     """The executable's text."""
-    return lower_on_host(strategy).compile().as_text()
+    return lower_on_host(strategy, document_len).compile().as_text()
 
 
 def collective_bytes(text: str, strategy: Strategy) -> Counter[tuple[str, str]]:

@@ -29,6 +29,7 @@ REQUEST: dict[str, Any] = {
     "changes": {},
     "seq_len": 262144,
     "global_batch": 1,
+    "document_len": None,
     "strategy": {},
     "options": {},
 }
@@ -43,14 +44,15 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
     else:
         described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
-    workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
+    sizes = {name: request[name] for name in ("seq_len", "global_batch", "document_len")}
+    workload = Workload(**sizes)
     model = catalog.model(request["model"]).model_copy(update=request["changes"])
     spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
     step = build_step(spec, build_mesh(strategy, described.devices))
     compiled = step.jitted.lower(*step.abstract_arguments()).compile(request["options"])
     memory, text = compiled.memory_analysis(), compiled.as_text()
-    sizes = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
-    facts = read_executable(text, mesh=MeshView(strategy.axis_order, sizes), kind=hardware.kind)
+    shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
+    facts = read_executable(text, mesh=MeshView(strategy.axis_order, shape), kind=hardware.kind)
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,

@@ -91,8 +91,10 @@ def listed(strategy):
     return table
 
 
-def assert_as_listed(strategy):
-    wanted, got = listed(strategy), collective_bytes(compile_on_host(strategy), strategy)
+def assert_as_listed(strategy, document_len=None):
+    wanted, got = listed(strategy), collective_bytes(compile_on_host(strategy, document_len), strategy)
+    if document_len is not None:  # int32 ids of the whole sequences, once a microbatch
+        wanted["all-gather", "context"] += 4 * strategy.microbatches * strategy.mesh.context * Sizes(strategy).tokens
     scalars = WIDTH * 40  # loss, tokens that count, and one partial norm a parameter array
     for key in {*wanted, *got}:
         assert wanted[key] <= got[key] <= wanted[key] + scalars * (key[0] == "all-reduce"), key
@@ -117,6 +119,10 @@ FAST = [
 @pytest.mark.parametrize("strategy", FAST, ids=lambda strategy: strategy.label)
 def test_collectives_are_as_listed(strategy):
     assert_as_listed(strategy)
+
+
+def test_ids_of_documents_are_gathered_once_a_microbatch():
+    assert_as_listed(strategy("all-gather", context=4, tensor=2, microbatches=2), document_len=24)
 
 
 @pytest.mark.slow

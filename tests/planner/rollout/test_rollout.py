@@ -111,4 +111,5 @@ def test_a_train_steps_plan_has_no_key_of_a_rollout(lcplan):
     code, document, _ = lcplan("estimate", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--seq", "4k", "--mesh", "fsdp=16")
     assert code == 0
     assert "sampling" not in document["candidate"]["strategy"]
-    assert set(document["request"]["workload"]) == {"kind", "seq_len", "global_batch", "precision", "global_batch_given"}
+    train = {"kind", "seq_len", "global_batch", "document_len", "precision", "global_batch_given"}
+    assert set(document["request"]["workload"]) == train
