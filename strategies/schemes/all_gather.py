@@ -54,6 +54,7 @@ def _forward(
 
 def _backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array, None]:
     q, chunks_C2BTKH, attended, documents = residuals
+    documents = staged(documents, do)  # what a kernel makes of ids need not wait for it here
     rank, ranks = axis_index(CONTEXT), axis_size(CONTEXT)
     segments = between(documents, rank, rank)
     own = pattern.kernel.backward(q, chunks_C2BTKH[rank], attended=attended, do=do, mask="causal", segments=segments)

@@ -81,7 +81,7 @@ def ring_forward(
 def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array, None]:
     """Gradients of queries, and of keys and values; documents have none."""
     q, own, coming, attended, documents = residuals
-    route = pattern.route
+    route, documents = pattern.route, staged(documents, do)  # what a kernel makes of ids need not wait for it here
     qs, dos, os = (_lanes(x, route, axis=2) for x in (q, do, attended.o))
     seen = tuple(Attended(o, lse) for o, lse in zip(os, _lanes(attended.lse, route, axis=1), strict=True))
 
