@@ -15,8 +15,9 @@ def context_terms(layout: Layout) -> list[Term]:
 
     A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
     on from there; where attention itself is recomputed, its hops come on top, but for that first one. Gradients travel in
-    fp32 while they are sums, and once more, complete, in the activations' dtype. A rank that exchanged heads has as many
-    keys and values as before, but for copies; of two lanes each carries half.
+    fp32 while they are sums, and once more, complete, in the activations' dtype; so does the one share that a ring of two
+    passes on. A rank that exchanged heads has as many keys and values as before, but for copies; of two lanes each carries
+    half.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ def context_terms(layout: Layout) -> list[Term]:
     others = layout.chunks - 1
     again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, others - 1)
     ring = np.where(layout.rings, layers * layout.lanes, 0.0)
+    sums = np.where(others > 1, others, 0.0)
     gather = np.where(layout.gathers, layers, 0.0)
     pair = 2 * layout.tokens * layout.kv_width
     message = pair * layout.kv_copies / layout.lanes
@@ -44,8 +46,8 @@ def context_terms(layout: Layout) -> list[Term]:
     gathered = layout.activation_bytes * pair * layout.context
     return [
         Term("collective-permute", context, "kv-ring", keys, ring * (2 * others + again), "ring", "groups"),
-        Term("collective-permute", context, "kv-gradients", 4.0 * message, ring * others, "ring", "groups"),
-        Term("collective-permute", context, "kv-gradients", keys, ring, "ring", "groups"),
+        Term("collective-permute", context, "kv-gradients", 4.0 * message, ring * sums, "ring", "groups"),
+        Term("collective-permute", context, "kv-gradients", keys, ring * (1.0 + others - sums), "ring", "groups"),
         Term("all-gather", context, "kv-gather", gathered, 2 * gather, "exposed"),
         Term("reduce-scatter", context, "kv-gradients", 4.0 * pair * layout.context, gather, "exposed"),
         *_documents(layout),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from strategies import stand_ins
 from strategies.ranks import axis_size, is_alone
+from strategies.spec import Numerics
 
 
 def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
@@ -33,6 +34,18 @@ def all_gather(x: Shaped[Array, "n ..."], axes: str | Sequence[str]) -> Shaped[A
     if is_alone():
         return stand_ins.gathered(x, _members(axes))
     return lax.all_gather(x, axes, tiled=True) if axes else x
+
+
+def gathered_weight(shard: Float[Array, "n ..."], axes: str | Sequence[str], *, numerics: Numerics) -> Float[Array, "N ..."]:
+    """A weight, whole: rounded to ``numerics.gather``, gathered, and cast to what products multiply by.
+
+    XLA would cast a weight that is gathered in more than products need before it is gathered, and a strategy would not get
+    what it asks for; so nothing moves past that gather.
+    """
+    weight = all_gather(shard.astype(numerics.gather), axes)
+    if numerics.gather != numerics.compute:
+        weight = lax.optimization_barrier(weight)
+    return weight.astype(numerics.compute)
 
 
 def reduce_scatter(x: Float[Array, "N ..."], axes: str | Sequence[str]) -> Float[Array, "n ..."]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lcplan.errors import BadInputError
+from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import RING_SCHEMES
 from strategies.schemes.layout import ZIGZAG_SCHEMES
 from strategies.spec import StepSpec
@@ -96,6 +97,12 @@ def _global_view(spec: StepSpec) -> Iterator[str]:
         yield (
             f"sharding_mode={mode}: tensor={mesh.tensor} does not divide the {spec.local_seq_len} tokens of a sequence on a"
             " context rank; use manual, or a tensor size that divides it"
+        )
+    remat = spec.strategy.remat
+    if mode == "explicit" and REMAT_POLICIES[remat].offloaded:
+        yield (
+            f"remat={remat} with sharding_mode=explicit: XLA's partitioner refuses a program that offloads where arrays' types"
+            " say how they are split (jax 0.10.1); use manual or auto, or a policy that does not offload"
         )
 
 

@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from lcplan.strategy import CollectiveMatmul
-from strategies.collectives import all_gather, reduce_scatter
+from strategies.collectives import all_gather, gathered_weight, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.ranks import axis_index, axis_size
 from strategies.ring_matmul import Pieces, parted, rings, scattered, visited
@@ -44,7 +44,7 @@ class Gather:
 
     def collect(self, shard: Float[Array, "d ..."]) -> Float[Array, "D ..."]:
         """Round, gather, and keep this rank's head."""
-        weight = all_gather(shard.astype(self.numerics.gather), self.axes).astype(self.numerics.compute)
+        weight = gathered_weight(shard, self.axes, numerics=self.numerics)
         return weight if self.heads is None else lax.dynamic_slice_in_dim(weight, own_head(self.heads), 1, axis=2)
 
     def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "d ..."]:

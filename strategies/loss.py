@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.collectives import all_gather, all_max, all_reduce, reduce_scatter
+from strategies.collectives import all_gather, all_max, all_reduce, gathered_weight, reduce_scatter
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.ranks import axis_index, axis_size
 from strategies.spec import Numerics
@@ -61,7 +61,7 @@ def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: N
     rows, D = h_RD.shape
     tensor = axis_size(TENSOR)
     chunks = chunk_count(rows, tensor=tensor, chunk_tokens=chunk_tokens)
-    head_DV = all_gather(staged_with(head_Vd, h_RD).T.astype(numerics.gather), STATE_AXES).astype(numerics.compute)
+    head_DV = gathered_weight(staged_with(head_Vd, h_RD).T, STATE_AXES, numerics=numerics)
 
     def chunk(carry: Any, operands: Any) -> Any:
         loss, dhead_DV = carry

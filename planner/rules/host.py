@@ -62,7 +62,20 @@ def _say_host_memory(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _offload_mode(_: Setting, table: StrategyTable) -> Mask:
+    """XLA's partitioner (jax 0.10.1) gives no sharding to what it marks for a memory where arrays' types carry shardings."""
+    return np.asarray(_offloads(table) & (table.sharding_mode == code("sharding_mode", "explicit")))
+
+
+def _say_offload_mode(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"remat={strategy.remat} offloads, and XLA does not compile that in sharding_mode=explicit; use sharding_mode=manual "
+        "or auto, or a policy that does not offload"
+    )
+
+
 HOST_RULES: tuple[Rule, ...] = (
     Rule("host-link", "knob", _host_link, _say_host_link),
     Rule("host-memory", "knob", _host_memory, _say_host_memory),
+    Rule("offload-mode", "knob", _offload_mode, _say_offload_mode),
 )

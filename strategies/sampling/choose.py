@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.collectives import all_gather
+from strategies.collectives import all_gather, gathered_weight
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.spec import Numerics
 from strategies.staging import staged_with
@@ -17,7 +17,7 @@ from strategies.staging import staged_with
 
 def logits_of(h_RD: Float[Array, "R D"], head_Vd: Float[Array, "V d"], *, numerics: Numerics) -> Float[Array, "U V"]:
     """fp32 logits of this tensor rank's part of the vocabulary, for all sequences of the rank."""
-    head_DV = all_gather(staged_with(head_Vd, h_RD).T.astype(numerics.gather), STATE_AXES).astype(numerics.compute)
+    head_DV = gathered_weight(staged_with(head_Vd, h_RD).T, STATE_AXES, numerics=numerics)
     return jnp.matmul(all_gather(h_RD, TENSOR), head_DV, preferred_element_type=jnp.float32)
 
 

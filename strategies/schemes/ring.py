@@ -87,10 +87,11 @@ def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Patte
 
     def local(lane: int) -> Gradients:
         segments = between(documents, own[lane].owner, own[lane].owner)
-        parts = pattern.kernel.backward(
+        dq, dkv = pattern.kernel.backward(
             qs[lane], own[lane].kv, attended=seen[lane], do=dos[lane], mask="causal", segments=segments
         )
-        return Gradients(*(part.astype(jnp.float32) for part in parts))
+        share = dkv if route.ranks() == 2 else dkv.astype(jnp.float32)  # passed on once, and no sum yet
+        return Gradients(dq.astype(jnp.float32), share)
 
     def visit(chunks: Chunks, totals: tuple[Gradients, ...]) -> tuple[Gradients, ...]:
         arrived = [route.shift(total.dkv, way) for total, way in zip(totals, route.ways, strict=True)]
@@ -99,7 +100,7 @@ def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Patte
             part = pattern.backward(
                 qs[lane], chunk.kv, attended=seen[lane], do=dos[lane], owner=chunk.owner, documents=documents
             )
-            sums.append(Gradients(total.dq + part.dq, arrived[lane] + part.dkv))
+            sums.append(Gradients(total.dq + part.dq, arrived[lane].astype(jnp.float32) + part.dkv))
         return tuple(sums)
 
     totals = _round(visit, coming, route=route, total=tuple(map(local, range(len(own)))))
@@ -118,7 +119,9 @@ def _round(visit: Callable[[Chunks, Total], Total], coming: Chunks, *, route: Ro
 
     if others == 0:
         return total
-    last, total = lax.fori_loop(1, others, hop, (coming, total))
+    last = coming
+    if others > 1:
+        last, total = lax.fori_loop(1, others, hop, (coming, total))
     return visit(last, total)
 
 

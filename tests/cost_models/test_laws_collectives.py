@@ -43,6 +43,12 @@ def test_gradients_of_keys_and_values_come_home_rounded(toy):
     assert [(use.bytes, use.calls) for use in hops if use.purpose == "kv-gradients"] == [(4 * 512, 3 * 2), (2 * 512, 2)]
 
 
+def test_a_ring_of_two_passes_on_no_sum(toy):
+    # tl = 4 x 32 = 128 tokens: 1024 elements; one hop with one rank's share and one home, both in bf16, on 2 layers
+    hops = collectives(toy, Strategy(mesh=Mesh(context=2), scheme="ring"))
+    assert [(use.bytes, use.calls) for use in hops if use.purpose == "kv-gradients"] == [(2 * 1024, 2 * 2)]
+
+
 def test_what_is_saved_is_not_sent_again(toy):
     # attention is kept: 3 hops forward, the first again, 2 more
     saved = found(toy, Strategy(mesh=Mesh(context=4), scheme="ring", remat="save-attention"))

@@ -8,6 +8,9 @@ from functools import cache
 
 import jax
 
+from cost_models.collectives import collectives
+from cost_models.setting import Setting
+from lcplan.catalog import hardware
 from lcplan.model import ModelSpec
 from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
@@ -19,7 +22,7 @@ from strategies.spec import StepSpec
 from strategies.step import build_step
 
 MODEL = ModelSpec(name="to read", layers=3, d_model=64, d_ff=96, heads=8, kv_heads=2, head_dim=8, vocab=136)
-SEQ_LEN, GLOBAL_BATCH = 64, 8
+WORKLOAD = Workload(seq_len=64, global_batch=8, precision="fp32")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Sizes:
     @property
     def tokens(self) -> float:
         """tl, of one microbatch."""
-        return GLOBAL_BATCH * SEQ_LEN / (self.data * self.fsdp * self.context * self.microbatches)
+        return WORKLOAD.tokens / (self.data * self.fsdp * self.context * self.microbatches)
 
     @property
     def kv_heads(self) -> int:
@@ -50,18 +53,32 @@ class Sizes:
         return set(REMAT_POLICIES[self.strategy.remat].saved)
 
 
-@cache
-def lower_on_host(strategy: Strategy, document_len: int | None = None) -> jax.stages.Lowered:
-    workload = Workload(seq_len=SEQ_LEN, global_batch=GLOBAL_BATCH, document_len=document_len, precision="fp32")
+def _workload(document_len: int | None) -> Workload:
+    return WORKLOAD.model_copy(update={"document_len": document_len})
+
+
+def _lowered(strategy: Strategy, document_len: int | None = None) -> jax.stages.Lowered:
     mesh = build_mesh(strategy, jax.devices()[: strategy.devices])
-    step = build_step(StepSpec(MODEL, workload, strategy, "blockwise"), mesh)
+    step = build_step(StepSpec(MODEL, _workload(document_len), strategy, "blockwise"), mesh)
     return step.jitted.lower(*step.abstract_arguments())
+
+
+lower_on_host = cache(_lowered)
 
 
 @cache
 def compile_on_host(strategy: Strategy, document_len: int | None = None) -> str:
-    """The executable's text."""
-    return lower_on_host(strategy, document_len).compile().as_text()
+    """The executable's text; a lowered step that is kept would keep the executable too."""
+    return _lowered(strategy, document_len).compile().as_text()
+
+
+def law_bytes(strategy: Strategy, *, model: ModelSpec = MODEL, document_len: int | None = None) -> Counter[tuple[str, str]]:
+    """Bytes a step by (op, axes), as the law lists them for the host."""
+    machine = hardware("cpu-host")
+    uses: Counter[tuple[str, str]] = Counter()
+    for use in collectives(Setting(model, machine, _workload(document_len), machine.usable_bytes), strategy):
+        uses[use.op, use.axis] += use.total_bytes
+    return uses
 
 
 def collective_bytes(text: str, strategy: Strategy) -> Counter[tuple[str, str]]:

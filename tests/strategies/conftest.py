@@ -7,6 +7,7 @@ import os
 from unittest import mock
 
 import jax
+import pytest
 
 _FLAGS = (
     "--xla_force_host_platform_device_count=8",
@@ -18,3 +19,11 @@ _FLAGS = (
 with mock.patch.dict(os.environ, XLA_FLAGS=" ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()):
     jax.config.update("jax_platforms", "cpu")
     assert len(jax.devices()) == 8
+
+
+@pytest.fixture(autouse=True)
+def executables_of_a_grid_do_not_pile_up(request):
+    """jax keeps what it compiled; of some hundred programs the kernel runs out of maps, and XLA's compiler for CPU dies."""
+    yield
+    if request.node.get_closest_marker("slow"):
+        jax.clear_caches()

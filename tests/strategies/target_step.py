@@ -59,6 +59,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         "temp_bytes": memory.temp_size_in_bytes,
         "host_temp_bytes": memory.host_temp_size_in_bytes,
         "kernels": facts.kernels,
+        "schedule": facts.schedule.model_dump(),
         "ring_loops": ring_loops(text),
         "products_beside_hops": products_beside_hops(text),
         "products_beside_host_copies": products_beside_host_copies(text),

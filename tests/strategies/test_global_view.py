@@ -27,6 +27,7 @@ FAST = [
     (RICH, in_mode("explicit", "ring-zigzag", "save-qkv", context=2, tensor=4)),  # two tensor ranks share a KV head
     (PLAIN, in_mode("explicit", "ulysses", "none", context=4, fsdp=2)),
     (PLAIN, in_mode("auto", "ulysses-ring", context=4, fsdp=2, ulysses=2, bidirectional="on")),
+    (PLAIN, in_mode("auto", "ring", "offload-attention", context=2, fsdp=2)),
 ]
 
 

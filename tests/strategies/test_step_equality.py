@@ -1,5 +1,6 @@
 """Loss and every gradient equal the single-device reference, in fp32, for each scheme and mixture of axes."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -68,20 +69,29 @@ def test_equals_reference(model, strategy):
     assert_equal(Case(model, strategy))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("remat", list(REMAT_POLICIES))
-@pytest.mark.parametrize("tensor", [1, 2])
-@pytest.mark.parametrize("fsdp", [1, 2])
-@pytest.mark.parametrize("bidirectional", ["off", "on"])
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_grid_equals_reference(scheme, bidirectional, fsdp, tensor, remat):
+LANES = [(scheme, "off") for scheme in SCHEMES] + [(scheme, "on") for scheme in RING_SCHEMES]
+
+
+def on_grid(test):
+    """Every scheme, in one lane and two, by every remat policy and by fsdp and tensor of one and two."""
+    test = pytest.mark.parametrize("remat", list(REMAT_POLICIES))(test)
+    test = pytest.mark.parametrize(("fsdp", "tensor"), [(1, 1), (1, 2), (2, 1), (2, 2)])(test)
+    return pytest.mark.slow(pytest.mark.parametrize(("scheme", "bidirectional"), LANES)(test))
+
+
+def grid_point(scheme, *, bidirectional, fsdp, tensor, remat):
     exchange = {"context": 4, "ulysses": 2} if scheme == "ulysses-ring" else {"context": 2}
     mixed = strategy(scheme, remat, fsdp=fsdp, tensor=tensor, bidirectional=bidirectional, **exchange)
-    if mixed.devices > 8 or (bidirectional == "on" and scheme not in RING_SCHEMES):
-        pytest.skip("more than eight devices, or no ring")
+    if mixed.devices > 8:
+        pytest.skip("more than eight devices")
     if bidirectional == "on" and tensor * mixed.ulysses == 4:
         pytest.skip("one KV head a rank")
-    assert_equal(Case(PLAIN, mixed))
+    return mixed
+
+
+@on_grid
+def test_grid_equals_reference(scheme, bidirectional, fsdp, tensor, remat):
+    assert_equal(Case(PLAIN, grid_point(scheme, bidirectional=bidirectional, fsdp=fsdp, tensor=tensor, remat=remat)))
 
 
 def test_axis_order_does_not_change_the_result():
@@ -96,10 +106,25 @@ BF16 = [
 ]
 
 
-@pytest.mark.parametrize("mixed", BF16, ids=lambda value: value.label)
-def test_bf16_error_is_that_of_one_device(mixed):
-    one = errors(Case(PLAIN, Strategy(mesh=Mesh()), precision="bf16"))
+@cache
+def bf16_errors_of_one_device():
+    return errors(Case(PLAIN, Strategy(mesh=Mesh()), precision="bf16"))
+
+
+def assert_bf16_error_is_that_of_one_device(mixed):
+    one = bf16_errors_of_one_device()
     many = errors(Case(PLAIN, mixed.model_copy(update={"gather_dtype": "bf16"}), precision="bf16"))
     for name, error in many.items():
         assert 0 < error < 2 * one[name], name
         assert error < 0.1, name
+
+
+@pytest.mark.parametrize("mixed", BF16, ids=lambda value: value.label)
+def test_bf16_error_is_that_of_one_device(mixed):
+    assert_bf16_error_is_that_of_one_device(mixed)
+
+
+@on_grid
+def test_grid_of_bf16_errors_is_that_of_one_device(scheme, bidirectional, fsdp, tensor, remat):
+    mixed = grid_point(scheme, bidirectional=bidirectional, fsdp=fsdp, tensor=tensor, remat=remat)
+    assert_bf16_error_is_that_of_one_device(mixed)

@@ -1,39 +1,28 @@
 """The full-size step compiles for accelerators that are not there; what the target's compiler says of it."""
 
-import importlib.util
 import itertools
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import jax
 import pytest
+from as_listed import assert_as_listed, listed
+from on_target import compiled, needs_gpu_compiler, needs_tpu_compiler
+
+from planner.measure.schedulers import scheduler_options
 
 GIB = 2**30
-FOLDER = Path(__file__).parent
-
-
-def compiled(**request):
-    environment = dict(os.environ, JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "target_step.py"), json.dumps(request)],
-        env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def needs(*packages):
-    absent = [package for package in packages if importlib.util.find_spec(package) is None]
-    return pytest.mark.skipif(bool(absent), reason=f"not installed: {', '.join(absent)}")
 
 
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 def test_llama3_8b_at_256k_on_gb200():
-    got = compiled(strategy={"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"})
+    request = {
+        "hardware": "gb200-nvl72", "model": "llama3-8b", "seq_len": 2**18, "global_batch": 1,
+        "strategy": {"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"},
+    }  # fmt: skip
+    got = compiled(**request)
     assert got["kernels"] == ["cudnn"]
+    assert_as_listed(got["collectives"], listed(request))
     assert got["temp_bytes"] < 6 * GIB
     state = 3 * 4 * 8_030_261_248 / 32  # fp32 master parameters and two moments, over 32 devices
     assert got["argument_bytes"] == pytest.approx(state, rel=0.01)
@@ -52,19 +41,24 @@ def test_llama3_8b_at_256k_on_gb200():
 
 @pytest.mark.slow
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 @pytest.mark.parametrize("scheme", ["ring", "all-gather", "ulysses"])
 def test_other_schemes_on_gb200(scheme):
     context = 4 if scheme == "ulysses" else 16
-    got = compiled(strategy={"mesh": {"context": context, "tensor": 2}, "scheme": scheme}, seq_len=16384 * context)
+    request = {
+        "hardware": "gb200-nvl72", "model": "llama3-8b", "seq_len": 16384 * context, "global_batch": 1,
+        "strategy": {"mesh": {"context": context, "tensor": 2}, "scheme": scheme},
+    }  # fmt: skip
+    got = compiled(**request)
     assert got["kernels"] == ["cudnn"]
+    assert_as_listed(got["collectives"], listed(request))
     moving = {"ring": "collective-permute", "all-gather": "all-gather", "ulysses": "all-to-all"}[scheme]
     assert any(op == moving and axis == "context" for op, axis, _, _ in got["collectives"])
 
 
 @pytest.mark.slow
 @pytest.mark.tpu_target
-@needs("libtpu")
+@needs_tpu_compiler
 def test_llama3_8b_at_256k_on_v5p():
     strategy = {"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"}
     got = compiled(strategy=strategy, hardware="tpu-v5p-64")
@@ -90,7 +84,7 @@ def assert_messages_travel_beside_kernels(loops):
 
 
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 @pytest.mark.parametrize("strategy", GPU_RINGS, ids=str)
 def test_hops_of_a_gb200_run_beside_kernels(strategy):
     loops = compiled(strategy=strategy, model="llama3.2-1b", changes={"layers": 2}, seq_len=16384)["ring_loops"]
@@ -99,7 +93,7 @@ def test_hops_of_a_gb200_run_beside_kernels(strategy):
 
 @pytest.mark.slow
 @pytest.mark.tpu_target
-@needs("libtpu")
+@needs_tpu_compiler
 @pytest.mark.parametrize("strategy", TPU_RINGS, ids=str)
 def test_hops_of_a_v5p_run_beside_kernels(strategy):
     strategy = {**strategy, "backend": "ici"}
@@ -112,7 +106,7 @@ def test_hops_of_a_v5p_run_beside_kernels(strategy):
 
 @pytest.mark.slow
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 def test_a_gb200_sends_one_of_two_lanes_beside_kernels():
     """XLA has one permute under way at a time on GPU, which is why the law hides one lane of two there."""
     strategy = {"mesh": {"context": 8}, "scheme": "ring-zigzag", "bidirectional": "on"}
@@ -122,7 +116,7 @@ def test_a_gb200_sends_one_of_two_lanes_beside_kernels():
 
 
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 @pytest.mark.parametrize(("ways", "alone"), [("one-way", (0, 1)), ("two-way", (2, 5))])
 def test_pieces_of_a_gb200s_collective_matmul_travel_beside_products(ways, alone):
     """Hops that nothing hides, of the forward and of the backward pass, as ``cost_models.ring_matmul`` counts them.
@@ -141,7 +135,7 @@ def test_pieces_of_a_gb200s_collective_matmul_travel_beside_products(ways, alone
 
 @pytest.mark.slow
 @pytest.mark.tpu_target
-@needs("libtpu")
+@needs_tpu_compiler
 def test_every_piece_of_a_v5es_collective_matmul_travels_beside_products():
     got = compiled(
         hardware="tpu-v5e-4", model="llama3.2-1b", changes={"layers": 2, "vocab": 4096}, seq_len=8192,
@@ -152,8 +146,27 @@ def test_every_piece_of_a_v5es_collective_matmul_travels_beside_products():
     assert min(*forward, *backward) >= 1
 
 
+@pytest.mark.slow
+@pytest.mark.tpu_target
+@needs_tpu_compiler
+def test_a_v5p_holds_less_without_the_latency_hiding_scheduler():
+    """The flag of Optimizing an LLM RL pipeline (LMPO), by its name under this jax; docs/step.md prints both sizes."""
+    request = {
+        "hardware": "tpu-v5p-8", "model": "qwen3-1.7b", "changes": {"layers": 4, "vocab": 2048}, "seq_len": 1024,
+        "global_batch": 32, "strategy": {"mesh": {"fsdp": 4}, "backend": "ici"},
+    }  # fmt: skip
+    options = {option.name: option.proto for option in scheduler_options("no-latency-hiding", "tpu", jax=jax.__version__)}
+    assert options == {"xla_tpu_enable_latency_hiding_scheduler": False}
+    default, without = compiled(**request), compiled(**request, options=options)
+    assert without["temp_bytes"] < 0.99 * default["temp_bytes"]
+    assert without["schedule"]["overlapped"] < default["schedule"]["overlapped"]
+    page = (Path(__file__).parents[2] / "docs" / "step.md").read_text()
+    shown = f"takes temp from {default['temp_bytes'] / GIB:.3f} to {without['temp_bytes'] / GIB:.3f} GiB"
+    assert shown in page
+
+
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 def test_offloading_on_a_gb200_leaves_hops_beside_kernels_and_reads_when_it_needs():
     """A layer's input is written beside the layer's products; it is read when nothing of the layer can run without it."""
     strategy = {"mesh": {"context": 8}, "scheme": "ring-zigzag", "remat": "offload-layer-in"}

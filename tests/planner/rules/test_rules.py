@@ -110,6 +110,13 @@ CASES = [
         {"context": 16, "backend": "ici", "remat": "save-attention"},
     ),
     (
+        "offload-mode",
+        {"batch": 1},
+        {"context": 16, "remat": "offload-layer-in", "sharding_mode": "explicit"},
+        "offloads, and XLA does not compile that in sharding_mode=explicit; use sharding_mode=manual or auto",
+        {"context": 16, "remat": "offload-layer-in", "sharding_mode": "auto"},
+    ),
+    (
         "state-shards",
         {"seq": 3 * 2**16, "batch": 12},
         {"fsdp": 3, "context": 4},

@@ -1,0 +1,48 @@
+"""Holding the collectives of a step that is compiled for a target against those that the law lists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from cost_models.collectives import collectives
+from cost_models.setting import Setting
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Strategy
+from lcplan.workload import Workload
+
+BOUND = 0.02
+SCALARS = 4 * 100
+"""Loss, tokens that count, dropped rows, and one partial norm a parameter array: XLA adds them to other all-reduces [bytes]."""
+
+Listed = tuple[str, str, int, int]
+"""(op, axis, bytes a call, calls a step)."""
+
+
+def listed(request: dict[str, Any]) -> list[Listed]:
+    """The law's list for a request to ``target_step.py`` that names all sizes."""
+    machine = hardware(request["hardware"])
+    spec = model(request["model"]).model_copy(update=request.get("changes", {}))
+    workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
+    setting = Setting(spec, machine, workload, machine.usable_bytes)
+    uses = collectives(setting, Strategy.model_validate(request["strategy"]))
+    return [(use.op, use.axis, use.bytes, use.calls) for use in uses]
+
+
+def assert_as_listed(found: Iterable[Listed], wanted: Iterable[Listed]) -> None:
+    """Bytes a step of each kind over each axis within 2 %; nothing that is not named; no message larger than any named."""
+    moved, named, largest = (Counter[tuple[str, str]]() for _ in range(3))
+    for op, axis, size, calls in wanted:
+        named[op, axis] += size * calls
+        largest[op, axis] = max(largest[op, axis], size)
+    wrong = []
+    for op, axis, size, calls in found:
+        moved[op, axis] += size * calls
+        if size > (1 + BOUND) * largest[op, axis] + SCALARS * (op == "all-reduce"):
+            wrong.append(f"{op} over {axis} of {size} bytes, {calls} times: the largest named is {largest[op, axis]}")
+    for key in sorted({*moved, *named}):
+        slack = BOUND * named[key] + SCALARS * (key[0] == "all-reduce")
+        if abs(moved[key] - named[key]) > slack:
+            wrong.append(f"{key[0]} over {key[1]}: {moved[key]} bytes a step; {named[key]} are named")
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,76 @@
+"""Steps compiled for GB200 and TPUs that are not there move what the law lists, in bf16 as they train, and nothing else."""
+
+import pytest
+from as_listed import assert_as_listed, listed
+from on_target import compiled, needs_gpu_compiler, needs_tpu_compiler
+
+from lcplan.strategy import Strategy
+
+
+def gb200(mesh, **fields):
+    """Four layers of Llama 3 8B, 32k."""
+    return {
+        "hardware": "gb200-nvl72", "model": "llama3-8b", "changes": {"layers": 4}, "seq_len": 2**15, "global_batch": 4,
+        "strategy": {"mesh": mesh, **fields},
+    }  # fmt: skip
+
+
+def experts(mesh, **fields):
+    return {**gb200(mesh, **fields), "model": "qwen3-30b-a3b", "global_batch": 8}
+
+
+def v5p(mesh, **fields):
+    return {**gb200(mesh, backend="ici", **fields), "hardware": "tpu-v5p-8"}
+
+
+def v5e(mesh, **fields):
+    """16 GiB a device: a smaller model."""
+    return {**gb200(mesh, backend="ici", **fields), "hardware": "tpu-v5e-8", "model": "qwen3-1.7b", "seq_len": 2**14}
+
+
+GPU = [
+    gb200({"context": 2}),  # the ring's only hop
+    gb200({"context": 2, "tensor": 2}, scheme="ring", remat="save-attention"),
+    gb200({"context": 4, "fsdp": 2}, bidirectional="on"),
+    gb200({"context": 4, "tensor": 2}, scheme="ulysses-ring", ulysses=2, bidirectional="on", remat="minimal"),
+    gb200({"context": 8}, scheme="ulysses-ring", ulysses=2, remat="none"),
+    gb200({"context": 4, "fsdp": 2}, scheme="all-gather", remat="dots"),
+    gb200({"context": 4, "tensor": 2}, scheme="ulysses"),
+    gb200({"context": 2, "tensor": 4}, collective_matmul="one-way"),
+    gb200({"data": 2, "fsdp": 2, "context": 2, "tensor": 2}, remat="offload-layer-in"),
+    gb200({"context": 4, "tensor": 2}, microbatches=2, gather_dtype="fp32", reduce_dtype="bf16"),
+    experts({"context": 2, "expert": 4}),
+    experts({"context": 4, "tensor": 2, "expert": 2}, moe_dispatch="capacity"),
+    experts({"fsdp": 2, "context": 2, "expert": 4}, moe_dispatch="gather", remat="none"),
+]
+TPU = [
+    v5p({"context": 2, "tensor": 2}),
+    v5p({"context": 4}, scheme="ring", bidirectional="on"),
+    v5p({"context": 4}, scheme="all-gather", remat="save-attention"),
+    {**v5p({"context": 2, "expert": 2}), "model": "qwen3-30b-a3b", "global_batch": 8},
+    v5e({"context": 4, "tensor": 2}),
+    v5e({"context": 4, "fsdp": 2}, scheme="ulysses"),
+    v5e({"fsdp": 2, "tensor": 4}, collective_matmul="two-way"),
+]
+
+
+def named(request):
+    strategy = Strategy.model_validate(request["strategy"])
+    dispatch = f" {strategy.moe_dispatch}" if strategy.mesh.expert > 1 else ""
+    return f"{request['hardware']} {request['model']} {strategy.label}{dispatch}".replace(" ", ",")
+
+
+@pytest.mark.slow
+@pytest.mark.gpu_target
+@needs_gpu_compiler
+@pytest.mark.parametrize("step", GPU, ids=named)
+def test_a_gb200_moves_what_is_listed(step):
+    assert_as_listed(compiled(**step)["collectives"], listed(step))
+
+
+@pytest.mark.slow
+@pytest.mark.tpu_target
+@needs_tpu_compiler
+@pytest.mark.parametrize("step", TPU, ids=named)
+def test_a_tpu_moves_what_is_listed(step):
+    assert_as_listed(compiled(**step)["collectives"], listed(step))
