@@ -2,7 +2,7 @@
 
 ``collect`` compiles and times all of it (about a quarter of an hour on two quiet cores; interrupt it when you like, the same
 command goes on) and keeps every sample in benchmarks/data/regret.json. ``page`` holds today's laws against these timings and
-prints the tables of docs/regret.md. ``collect --compile-only`` fills the compilation cache, so that the timing itself can wait
+prints the figures of docs/regret.md. ``collect --compile-only`` fills the compilation cache, so that the timing itself can wait
 for a quiet hour.
 """
 
@@ -34,8 +34,8 @@ from planner.validate.score import rank_correlation
 DATA = Path(__file__).parent / "data" / "regret.json"
 CHOICES = (1, 3, 5, 10)
 """Timings after which the choice is looked at."""
-SPACE = Filters(mesh=parse_mesh("data=1"), remat=("full", "none"), microbatches=(1,))
-"""Every mesh of fsdp, context and tensor over 8 devices, every scheme, two remat policies."""
+SPACE = Filters(mesh=parse_mesh("data=1"), remat=("full", "none"), microbatches=(1,), attention_block=(0,))
+"""Every mesh of fsdp, context and tensor over 8 devices, every scheme, two remat policies, attention in its own tiles."""
 
 
 def request() -> SearchRequest:

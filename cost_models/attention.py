@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.attention_tiles import causal_block_keys, chunk_tiles, spill_ratio
 from cost_models.documents import document_keys
 from cost_models.host import shares_cores
 from cost_models.kernels import (
@@ -21,9 +22,7 @@ from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 from cost_models.unfused import unfused_seconds
 from cost_models.windows import Halo
-
-KEY_BLOCK = 1024.0
-"""Keys of a block in strategies/kernels/blockwise.py [tokens]."""
+from lcplan.strategy import ATTENTION_BLOCK
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     half = kernel.seconds(tokens, length / 2, width=width)
     first = half * _masked_ratio(layout, length)
     if layout.setting.kernel == "blockwise":
-        first = kernel.seconds(tokens, causal_block_keys(length), width=width)
+        first = kernel.seconds(tokens, causal_block_keys(length, chunk_tiles(layout)[1]), width=width)
     whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
     program = layout.setting.program
     contiguous = layout.is_scheme("ring")
@@ -149,33 +148,6 @@ def _visited(layout: Layout, keys: Floats) -> Floats:
     _, others = document_keys(layout, mean=False)
     share: Floats = others / np.maximum(keys * (layout.chunks - 1.0), 1.0)
     return share
-
-
-def causal_block_keys(length: Floats) -> Floats:
-    """Mean keys that a query of a causal chunk is multiplied by where the kernel visits whole blocks.
-
-    ``(l + min(l, b)) / 2``: every query of a block row meets all keys up to the end of the key block that it lies in.
-
-    Parameters
-    ----------
-    length : ndarray
-        l, tokens of the chunk [tokens].
-
-    Returns
-    -------
-    ndarray
-        Keys [tokens].
-
-    Notes
-    -----
-    Source: strategies/kernels/blockwise.py, ``keys_end``, for lengths that b divides or that are below it.
-
-    Examples
-    --------
-    >>> [float(causal_block_keys(np.array(length))) for length in (256.0, 1024.0, 4096.0)]
-    [256.0, 1024.0, 2560.0]
-    """
-    return (length + np.minimum(length, KEY_BLOCK)) / 2.0
 
 
 def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
@@ -214,9 +186,11 @@ def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
     """Cost of a causal block over half of a whole one, for a kernel that masks tile by tile.
 
     Tiles on the diagonal are computed whole, half a tile a row too much, and masked at a share of a whole block's cost:
-    ``1 + (b / l + 2 m)``.
+    ``1 + (b / l + 2 m)``. The step's own splash kernel is measured with tiles of 512: others cost what they add to those.
     """
     tile = layout.setting.program.attention_tile
+    if tile is None and layout.setting.kernel == "splash":
+        return (1.0 + chunk_tiles(layout)[0] / length) / (1.0 + np.minimum(ATTENTION_BLOCK, length) / length)
     if tile is None:
         return 1.0
     return 1.0 + tile / length + 2.0 * layout.setting.constants.tile_mask_share
@@ -236,17 +210,27 @@ class _Kernel:
         if self.layout.setting.kernel == "unfused":
             return self._unfused(tokens * 2.0 * keys * width)
         rate = rates.attention_backward if self.backward else rates.attention_forward
+        if shares_cores(self.layout.setting.hardware) and rates.attention_kernel is None:
+            return self._on_host(tokens, keys, width=width, flop_per_s=rate.value)
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
         work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
         head_dim = float(self.layout.setting.model.head_dim)
         achieved = rate.value * head_dim_ratio(head_dim, rates.matrix_unit, exponential_share=rates.exponential_share)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
-        score_bytes = self._score_bytes
-        if not score_bytes:
-            return seconds
-        heads = width / self.layout.setting.model.head_dim
-        moved = score_seconds(tokens, keys, heads=heads, score_bytes=score_bytes, hbm_bytes_per_s=rates.hbm.value)
-        return np.maximum(seconds, moved)
+        return np.maximum(seconds, self._moved(tokens, keys, width=width)) if self._score_bytes else seconds
+
+    def _moved(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
+        """Time that the scores' traffic takes."""
+        heads, hbm = width / self.layout.setting.model.head_dim, self.rates.hbm.value
+        return score_seconds(tokens, keys, heads=heads, score_bytes=self._score_bytes, hbm_bytes_per_s=hbm)
+
+    def _on_host(self, tokens: Floats, keys: Floats, *, width: Floats, flop_per_s: float) -> Floats:
+        """Products and scores take turns on the same cores; tiles that no cache holds go to memory and back."""
+        products = BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0
+        seconds = products * attention_flop(tokens, keys, width=width) / flop_per_s + self._moved(tokens, keys, width=width)
+        heads = self.layout.sequences * width / self.layout.setting.model.head_dim
+        query_tile, key_tile = chunk_tiles(self.layout)
+        return seconds * spill_ratio(4.0 * heads * query_tile * key_tile)
 
     @property
     def _score_bytes(self) -> float:

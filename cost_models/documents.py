@@ -12,11 +12,13 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.attention_tiles import tiles
 from cost_models.layout import Floats, Layout
 from cost_models.windows import window_pairs
+from lcplan.strategy import ATTENTION_BLOCK
 
-BLOCKS = 512, 1024
-"""Largest blocks of queries and of keys in strategies/kernels/blockwise.py [tokens]."""
+BLOCKS = ATTENTION_BLOCK, 2 * ATTENTION_BLOCK
+"""The blocks that are strategies/kernels/blockwise.py's own [tokens]."""
 
 Ints = NDArray[np.int64]
 
@@ -60,11 +62,15 @@ def document_pairs(seq_len: float, *, document_len: int | None, window: int | No
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a scheme lays a sequence out: ``count`` chunks of ``length`` tokens, each one run of tokens or, ``zigzag``, two."""
+    """How a scheme lays a sequence out: ``count`` chunks of ``length`` tokens, each one run of tokens or, ``zigzag``, two.
+
+    ``largest`` are the kernel's blocks of queries and of keys [tokens].
+    """
 
     count: int
     length: int
     zigzag: bool
+    largest: tuple[int, int] = BLOCKS
 
     def blocks(self, chunks: Ints, span: tuple[int, int], largest: int) -> tuple[Ints, Ints, int]:
         """Positions of the first and last token of each block of ``span`` of each of ``chunks``, and the blocks' size."""
@@ -118,7 +124,7 @@ def visited_keys(chunks: Chunks, document_len: int, *, whole: bool = False) -> t
     ([2560.0, 2560.0, 2560.0, 2560.0], [0.0, 0.0, 0.0, 0.0])
     """
     span, half = (0, chunks.length), chunks.length // 2
-    area = partial(_area, chunks, document_len, largest=(chunks.length,) * 2 if whole else BLOCKS)
+    area = partial(_area, chunks, document_len, largest=(chunks.length,) * 2 if whole else chunks.largest)
     own, others = np.zeros(chunks.count), np.zeros(chunks.count)
     every = np.arange(chunks.count)
     for place in range(chunks.count):
@@ -182,10 +188,12 @@ def document_keys(layout: Layout, *, mean: bool) -> tuple[Floats, Floats]:
     work, zigzag = layout.setting.workload, ~(layout.is_scheme("ring") | layout.is_scheme("ulysses"))
     assert work.document_len is not None, "only packed sequences are counted here"
     lengths = np.maximum(1, layout.local_length * layout.exchange).astype(np.int64)
-    keys = np.stack([layout.chunks.astype(np.int64), lengths, zigzag.astype(np.int64)], axis=1)
+    blocks = [side.astype(np.int64) for side in tiles(layout)]
+    keys = np.stack([layout.chunks.astype(np.int64), lengths, zigzag.astype(np.int64), *blocks], axis=1)
     different, places = np.unique(keys, axis=0, return_inverse=True)
     whole = layout.setting.kernel != "blockwise"
-    paces = [_paces(Chunks(int(c), int(length), bool(z)), work.document_len, whole) for c, length, z in different]
+    all_chunks = [Chunks(c, length, bool(z), (q, k)) for c, length, z, q, k in different.tolist()]
+    paces = [_paces(chunks, work.document_len, whole) for chunks in all_chunks]
     found = np.array(paces).reshape(-1, 4)[places.reshape(-1)]
     return (found[:, 2], found[:, 3]) if mean else (found[:, 0], found[:, 1])
 

@@ -12,9 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.attention_tiles import chunk_tiles
 from cost_models.kernels import BIAS_BYTES
 from cost_models.layout import Bools, Floats, Layout
-from cost_models.windows import TILES, Halo
+from cost_models.windows import Halo
 
 FP32_BYTES = 4.0
 
@@ -24,9 +25,6 @@ and the cotangent that arrived."""
 
 SCORE_BUFFERS = 3.0
 """fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
-
-SCORE_BLOCK = TILES["blockwise"]
-"""Queries and keys of one block of scores (strategies/kernels/blockwise.py)."""
 
 HOST_LOGITS = 3.0
 """fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
@@ -126,7 +124,7 @@ class LayerBackward:
 
     @cached_property
     def _scores(self) -> Floats | float:
-        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each of 512 x 1024.
+        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each element of a tile.
 
         To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens.
         """
@@ -136,8 +134,8 @@ class LayerBackward:
         if layout.setting.kernel != "blockwise":
             return 0.0
         heads = layout.sequences * layout.query_width / layout.setting.model.head_dim
-        block = np.minimum(SCORE_BLOCK[0], layout.local_length) * np.minimum(SCORE_BLOCK[1], layout.local_length)
-        return SCORE_BUFFERS * FP32_BYTES * heads * block
+        query_tile, key_tile = chunk_tiles(layout)
+        return SCORE_BUFFERS * FP32_BYTES * heads * query_tile * key_tile
 
     @cached_property
     def keys_at_rest(self) -> Floats:

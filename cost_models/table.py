@@ -59,7 +59,7 @@ CODES: dict[str, tuple[object, ...]] = {
 assert tuple(REMAT_POLICIES) == REMATS
 
 _MESH = ("data", "fsdp", "context", "tensor", "expert")
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "moe_room_percent")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class StrategyTable:
     microbatches: Ints
     loss_chunk_tokens: Ints
     ulysses: Ints
+    attention_block: Ints
     scheme: Codes
     remat: Codes
     backend: Codes

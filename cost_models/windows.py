@@ -7,12 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.attention_tiles import tiles
 from cost_models.layout import Floats, Layout
 from lcplan.windows import HALO_TILE
-
-TILES: dict[str, tuple[float, float]] = {"blockwise": (512.0, 1024.0), "splash": (512.0, 512.0), "cudnn": (128.0, 128.0)}
-"""Queries and keys of a tile that a kernel computes whole or skips: strategies/kernels/blockwise.py and splash.py (``BLOCK``);
-of cuDNN's, as of flash attention's, 128 (arXiv:2307.08691, section 3.3)."""
 
 
 def window_pairs(window: float, seq_len: float) -> float:
@@ -140,7 +137,7 @@ class Halo:
         """Mean keys that a query is multiplied by, on the slowest rank: the first ranks' halo is shorter [tokens]."""
         layout, window = self.layout, self.layout.window or 1.0
         length = layout.local_length * layout.exchange
-        queries, keys = (np.minimum(size, length) for size in TILES.get(layout.setting.kernel, TILES["cudnn"]))
+        queries, keys = (np.minimum(size, length) for size in tiles(layout))
         steady = window_tile_keys(window, queries=queries, keys=keys)
         reach, small = steady - np.maximum(queries, keys), np.minimum(queries, keys)
         triangle = np.where(self.hops > 0, 0.0, reach * (reach + small) / 2.0 / length)  # tiles before the sequence

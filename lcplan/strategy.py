@@ -38,6 +38,10 @@ SCHEDULERS: tuple[Scheduler, ...] = (
     "synchronous",
 )
 MOE_DISPATCHES: tuple[MoeDispatch, ...] = ("dropless", "capacity", "gather")
+ATTENTION_BLOCK = 512
+"""Queries of a tile where a strategy leaves it to the kernel: MaxText's default for splash (``sa_block_q`` and its like)."""
+HOST_ATTENTION_BLOCK = 128
+"""What the grid takes on a host instead, whose caches hold such tiles: they take half the time of those of 512."""
 MOE_ROOM_PERCENT = 200
 """Rows that there is room for at an expert rank, over a balanced load."""
 BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "ici", "host")
@@ -120,6 +124,9 @@ class Strategy(Frozen):
     microbatches: Size = 1
     loss_chunk_tokens: Annotated[int, Field(gt=0, le=2**30)] = 2048
     """Tokens of one context rank whose logits exist at a time (before the tensor axis splits the vocabulary)."""
+    attention_block: Annotated[int, Field(ge=0, le=2**16)] = 0
+    """Largest number of queries in a tile of an attention kernel that is cut into tiles (splash takes as many keys, blockwise
+    twice as many); 0 leaves it to the kernel. cuDNN chooses its own."""
     axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
     sharding_mode: ShardingMode = "manual"
     """Who places arrays: the program itself (``manual``), the compiler (``auto``), the arrays' types (``explicit``)."""
@@ -179,5 +186,6 @@ class Strategy(Frozen):
         scheme += " bidirectional=on" if self.bidirectional == "on" else ""
         label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
         mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
+        label += f" attention-block={self.attention_block}" if self.attention_block else ""
         label += f" collective-matmul={self.collective_matmul}" if self.collective_matmul != "off" else ""
         return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "") + rollout

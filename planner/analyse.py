@@ -91,7 +91,7 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
 
         return analyse_iteration(request, backends)
     setting = setting_of(request)
-    knobs = Knobs.of(request.filters, backends)
+    knobs = Knobs.of(request.filters, backends, kind=request.hardware.kind)
     meshes = mesh_sizes(request)
     as_table = mesh_table(meshes)
     broken = screen(setting, MESH_RULES, as_table)
@@ -121,7 +121,7 @@ def valid_points(request: SearchRequest, backends: tuple[str, ...], *, most_devi
         from planner.rollout.iteration import iteration_points  # it builds on this module
 
         return iteration_points(request, backends, most_devices=most_devices)
-    setting, knobs = setting_of(request), Knobs.of(request.filters, backends)
+    setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
     meshes = mesh_sizes(request, most_devices)
     points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
     return points.take(screen(setting, knob_rules_of(request), points) < 0)
@@ -143,6 +143,7 @@ def mesh_table(meshes: Ints) -> StrategyTable:
         microbatches=ones,
         loss_chunk_tokens=ones,
         ulysses=ones,
+        attention_block=ones - 1,
         scheme=zeros,
         remat=zeros,
         backend=zeros,

@@ -71,6 +71,7 @@ class Options(TypedDict, total=False):
     bidirectional: Names
     moe_dispatch: Names
     moe_room_percent: Sizes
+    attention_block: Sizes
     workload: WorkloadKind
     prompt: int | str
     generate: int | str
@@ -108,6 +109,7 @@ class _Given(WorkloadOptions):
     bidirectional: tuple[str, ...] = ()
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
+    attention_block: tuple[int, ...] = ()
     parameters: tuple[str, ...] = ()
     cache: tuple[str, ...] = ()
     toolchain: str | None = None

@@ -49,6 +49,7 @@ class Filters(Frozen):
     bidirectional: tuple[str, ...] = ()
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
+    attention_block: tuple[int, ...] = ()
     parameters: tuple[str, ...] = ()
     cache: tuple[str, ...] = ()
 

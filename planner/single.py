@@ -56,7 +56,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     many = [name for name in _STRATEGY_KNOBS if len(getattr(filters, name)) > 1]
     if many:
         raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
-    knobs = Knobs.of(filters, backends)
+    knobs = Knobs.of(filters, backends, kind=request.hardware.kind)
     options = mesh_options(request, knobs, mesh.sizes)
     even = request.workload.seq_len % (2 * mesh.context) == 0 and not everywhere(request.model, request.workload.seq_len)
     scheme = (filters.scheme or ("ring-zigzag" if even else "ring",))[0]
@@ -79,6 +79,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
             "scheduler": knobs.scheduler[0],
             "moe_dispatch": knobs.moe_dispatch[0],
             "moe_room_percent": knobs.moe_room_percent[0],
+            "attention_block": knobs.attention_block[0],
         }
     )
     broken = broken_rules(setting_of(request), strategy)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.table import CODES, StrategyTable
 from lcplan.model import ModelSpec
 from lcplan.remat import GRID_POLICIES
-from lcplan.strategy import AXES, AXIS_ORDERS, MOE_DISPATCHES, MOE_ROOM_PERCENT, RING_SCHEMES, SCHEMES
+from lcplan.strategy import AXES, AXIS_ORDERS, HOST_ATTENTION_BLOCK, MOE_DISPATCHES, MOE_ROOM_PERCENT, RING_SCHEMES, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
 from planner.trainers import trainer
@@ -41,10 +41,11 @@ class Knobs:
     bidirectional: tuple[str, ...]
     moe_dispatch: tuple[str, ...]
     moe_room_percent: tuple[int, ...]
+    attention_block: tuple[int, ...]
 
     @classmethod
-    def of(cls, filters: Filters, backends: tuple[str, ...]) -> Knobs:
-        """A filter's values where it has any, else all that the grid covers."""
+    def of(cls, filters: Filters, backends: tuple[str, ...], *, kind: str) -> Knobs:
+        """A filter's values where it has any, else all that the grid covers on this ``kind`` of device."""
         return cls(
             scheme=filters.scheme or SCHEMES,
             remat=filters.remat or GRID_POLICIES,
@@ -58,6 +59,7 @@ class Knobs:
             bidirectional=filters.bidirectional or ("off",),
             moe_dispatch=filters.moe_dispatch or MOE_DISPATCHES[:1],
             moe_room_percent=filters.moe_room_percent or (MOE_ROOM_PERCENT,),
+            attention_block=filters.attention_block or (HOST_ATTENTION_BLOCK if kind == "cpu" else 0,),
         )
 
 
@@ -125,6 +127,7 @@ class MeshOptions:
         own = len(self.ways) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
         shared *= len(knobs.sharding_mode) * len(knobs.scheduler) * len(knobs.moe_dispatch) * len(knobs.moe_room_percent)
+        shared *= len(knobs.attention_block)
         return own * shared * len(self.collective_matmul)
 
 
@@ -220,6 +223,7 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "scheduler": _codes("scheduler", knobs.scheduler),
         "moe_dispatch": _codes("moe_dispatch", knobs.moe_dispatch),
         "moe_room_percent": np.array(knobs.moe_room_percent, dtype=np.int64),
+        "attention_block": np.array(knobs.attention_block, dtype=np.int64),
         "microbatches": np.array(options.microbatches, dtype=np.int64),
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),

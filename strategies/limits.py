@@ -134,6 +134,12 @@ def _features(spec: StepSpec) -> Iterator[str]:
 
 
 def _kernel(spec: StepSpec) -> Iterator[str]:
+    """What the attention kernel does not take."""
+    block = spec.strategy.attention_block
+    if block and spec.kernel == "cudnn":
+        yield f"attention_block={block}: cuDNN chooses its own tiles; use 0"
+    if spec.kernel == "splash" and block % 128:
+        yield f"attention_block={block} is no multiple of the 128 lanes that splash's tiles are made of"
     if spec.kernel == "cudnn" and spec.workload.document_len is not None and spec.local_seq_len % 4:
         yield (
             f"kernel cudnn takes documents (document_len={spec.workload.document_len}) in chunks and half chunks of an even"

@@ -35,10 +35,10 @@ SIZES = {
         dtype="float32",
         kernel="blockwise",
         products=((1024, 256, 768), (1024, 768, 256), (1024, 256, 2048), (512, 1024, 1024)),
-        chunks=(128, 256, 512, 1024),
+        chunks=(128, 256, 512),
         heads=(8, 4, 32),
         copy_bytes=2**25,
-        messages=(2**14, 2**18, 2**21),
+        messages=(2**14, 2**20),
     ),
 }
 """The host's are those of the tiny models that it can train, in fp32, since a host emulates bf16."""

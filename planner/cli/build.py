@@ -37,6 +37,7 @@ class RequestOptions(WorkloadOptions):
     bidirectional: tuple[str, ...] | None = None
     moe_dispatch: tuple[str, ...] | None = None
     moe_room_percent: tuple[int, ...] | None = None
+    attention_block: tuple[int, ...] | None = None
     parameters: tuple[str, ...] | None = None
     cache: tuple[str, ...] | None = None
     trainer: str | None = None

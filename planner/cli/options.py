@@ -72,19 +72,23 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """One or more whole numbers above zero, separated by commas."""
+    """One or more whole numbers, ``least`` and above, separated by commas."""
 
     name = "n,n,.."
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """The numbers."""
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
-        wrong = [part for part in parts if not part.isdecimal() or not 0 < int(part) < 2**31]
+        wrong = [part for part in parts if not part.isdecimal() or not self._least <= int(part) < 2**31]
         if wrong:
             option = f"--{param.name.replace('_', '-')}" if param and param.name else "option"
-            raise BadInputError([f"{option}: {part!r} is not a whole number above zero" for part in wrong])
+            kind = "whole number above zero" if self._least else "whole number"
+            raise BadInputError([f"{option}: {part!r} is not a {kind}" for part in wrong])
         return tuple(int(part) for part in parts)
 
 
@@ -153,6 +157,9 @@ _KNOBS = [
     click.option("--microbatches", type=Counts(), help="Gradient accumulation steps."),
     click.option("--loss-chunk-tokens", type=Counts(), help="Tokens whose logits exist at a time."),
     click.option(
+        "--attention-block", type=Counts(least=0), help="Queries of an attention tile; 0: the kernel's own. [default: 0]"
+    ),
+    click.option(
         "--collective-matmul",
         type=Several(COLLECTIVE_MATMULS, "collective matmul"),
         metavar="NAME,..",
@@ -188,7 +195,7 @@ _KNOBS = [
     ),
     click.option(
         "--moe-room-percent",
-        type=Counts(),
+        type=Counts(least=0),
         help=f"Rows that experts have room for, over a balanced load. [default: {MOE_ROOM_PERCENT}]",
     ),
 ]

@@ -10,8 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from lcplan.units import format_bytes, format_seconds
 from planner.candidate import Candidate
+from planner.tune.trial import TunedTrial
 
-_WORDS = {"modelled": "priced", "compiled": "compiling", "timed": "timing"}
+_WORDS = {"modelled": "priced", "compiled": "compiling", "timed": "timing", "tuning": "tuning"}
 
 
 class ProgressWatcher:
@@ -39,8 +40,8 @@ class ProgressWatcher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._progress.stop()
 
-    def stage(self, name: str, total: int) -> None:
-        """A stage begins."""
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins; without ``total`` it ends by the clock."""
         self._stage = name
         if name == "modelled":
             self._console.print(f"{_WORDS[name]} {total:,} strategies", style="dim", highlight=False)
@@ -54,6 +55,14 @@ class ProgressWatcher:
             self._progress.update(self._task, advance=1 if candidate.best.fits else 0, last=line[:60])
         if not self._console.is_terminal:
             self._console.print(f"{self._stage}: {line}", highlight=False, soft_wrap=True)
+
+    def tried(self, trial: TunedTrial) -> None:
+        """The tuner ended one more trial."""
+        line = f"{trial.outcome}: {trial.label}: {trial.says}"
+        if self._task is not None:
+            self._progress.update(self._task, completed=trial.number + 1, last=line[:60])
+        if not self._console.is_terminal:
+            self._console.print(f"trial {trial.number}: {line}", highlight=False, soft_wrap=True)
 
 
 def _line(candidate: Candidate, stage: str) -> str:

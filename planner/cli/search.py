@@ -95,7 +95,7 @@ def command(**options: Any) -> int:
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
-    budget = Budget.parse(parsed.tune) if parsed.tune else None
+    budget = _budget(parsed)
     study = canonical_url(parsed.study) if parsed.study else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
@@ -108,9 +108,11 @@ def command(**options: Any) -> int:
     bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)
-    if budget is not None and request.workload.kind == "train":
-        tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url)
-        result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
+        if budget is not None:
+            _save(result, folder, request, toolchain)  # what there is, should the tuning be interrupted
+            watcher.stage("tuning", budget.trials)
+            tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url, watch=watcher.tried)
+            result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
     _save(result, folder, request, toolchain)
     _print(result, folder, output=parsed.output, price=parsed.price)
     if stage != "modelled" or parsed.out:
@@ -118,6 +120,17 @@ def command(**options: Any) -> int:
         if page is not None and parsed.output == "table":
             print_view(f"report: {page}")
     return 0 if result.winner else EXIT_NOTHING_FITS
+
+
+def _budget(parsed: SearchOptions) -> Budget | None:
+    if parsed.tune is None:
+        return None
+    if parsed.kind != "train":
+        raise BadInputError(
+            f"--tune with --workload {parsed.kind}: the tuner turns knobs of a train step; leave it out, or plan the train "
+            "step alone (--workload train)"
+        )
+    return Budget.parse(parsed.tune)
 
 
 def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolchain: Toolchain) -> None:

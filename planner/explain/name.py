@@ -12,7 +12,7 @@ from planner.filters import parse_mesh
 from planner.run_read import Run
 from planner.space import Knobs, mesh_options
 
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block")
 _WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES), "collective_matmul": COLLECTIVE_MATMULS}
 _KEYS = (
     "scheme",
@@ -75,7 +75,7 @@ def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
 
 
 def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
-    options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends), mesh.sizes)
+    options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends, kind=run.request.hardware.kind), mesh.sizes)
     sizes = {"microbatches": options.microbatches[-1], "loss_chunk_tokens": options.loss_chunk_tokens[-1]}
     base = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {"backend": run.backends[0]}
     data = base | {"mesh": mesh} | sizes | fields

@@ -17,7 +17,7 @@ from lcplan.strategy import AXIS_ORDERS
 from planner.export.interface import Launch, Written, run_name, title, yaml_scalar
 from planner.export.jax_environment import jax_environment
 from planner.trainers import Job, Translation
-from planner.trainers.maxtext import DECODER_BLOCKS, SAVED, SCHEMES
+from planner.trainers.maxtext import DECODER_BLOCKS, SAVED, SCHEMES, SPLASH_BLOCKS
 
 FILE = "maxtext.yml"
 MESH_AXES = (
@@ -181,6 +181,8 @@ def split_slices(job: Job) -> dict[str, int]:
 def _attention(job: Job) -> dict[str, Any]:
     tpu, context = job.hardware.kind == "tpu", job.strategy.mesh.context
     keys: dict[str, Any] = {"attention": "flash" if tpu else "cudnn_flash_te", "packing": job.workload.document_len is not None}
+    if job.strategy.attention_block:
+        keys |= dict.fromkeys(SPLASH_BLOCKS, job.strategy.attention_block)
     if context == 1:
         return keys
     strategy, balanced = SCHEMES[job.strategy.scheme]

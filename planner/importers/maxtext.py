@@ -16,7 +16,7 @@ from planner.importers.maxtext_mesh import mesh_sizes, target_of
 from planner.importers.maxtext_model import model_of
 from planner.importers.remat import nearest_superset
 from planner.trainers.known_keys import unknown_keys
-from planner.trainers.maxtext import SAVED, SCHEMES
+from planner.trainers.maxtext import SAVED, SCHEMES, SPLASH_BLOCKS
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -82,7 +82,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     model, model_notes = model_of(said, file=file)
     options |= {"model": model} if model else {}
     options |= _batch(values, sizes, devices=target.devices, file=file)
-    options |= _attention(values, context=sizes["context"], file=file)
+    options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     remat, remat_notes = _remat(values, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
     return Imported(
@@ -146,6 +146,13 @@ def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[st
     return {"scheme": ("ring-zigzag",) if strategy == "ring" and balanced else (names[strategy],)}
 
 
+def _tiles(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
+    """Splash attention's alone; without a word of it, MaxText's 512 is what the step has anyway."""
+    if said.get("attention") != "flash" or "sa_block_q" not in said:
+        return {}
+    return {"attention_block": (whole(said["sa_block_q"], "sa_block_q", file=file),)}
+
+
 def _remat(values: Mapping[str, Any], *, file: str) -> tuple[str, list[str]]:
     policy = str(values["remat_policy"])
     if policy in OFFLOADED:
@@ -183,6 +190,9 @@ def _order(values: Mapping[str, Any]) -> tuple[AxisName, ...] | None:
 
 def _unpriced(values: Mapping[str, Any]) -> list[str]:
     notes = [f"{key}={values[key]}: {why}" for key, why in UNPRICED.items() if values.get(key)]
+    sizes = {key: values[key] for key in SPLASH_BLOCKS if key in values}
+    if len({*sizes.values()}) > 1:
+        notes.append(f"{', '.join(sizes)}: lcplan has one size for all tiles of attention and takes the queries'")
     if values["weight_dtype"] != "float32":
         notes.append(f"weight_dtype={values['weight_dtype']}: lcplan prices fp32 master parameters")
     if values["mu_dtype"] not in ("", "float32", None):

@@ -18,6 +18,7 @@ from planner.report.charts.mesh_map import mesh_map
 from planner.report.charts.pareto import pareto
 from planner.report.charts.parts import MEMORY, TIME, parts_chart
 from planner.report.charts.predictions import predictions
+from planner.report.charts.tuning import tuning
 from planner.report.cloud import cloud
 from planner.report.exports import trainer_files
 from planner.report.html import choice, element, figure, text
@@ -59,6 +60,7 @@ class Report:
             funnel(run),
             collectives(found),
             predictions(run),
+            tuning(run),
         )
         return cls(found, tuple(chart for chart in made if chart is not None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.setting import Setting
+from cost_models.setting import SPLASH_LANES, Setting
 from cost_models.table import StrategyTable
 from lcplan.strategy import RING_SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule, code
@@ -106,10 +106,25 @@ def _say_bidirectional(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _tiles(setting: Setting, table: StrategyTable) -> Mask:
+    block = table.attention_block
+    if setting.kernel == "splash":
+        return np.asarray(block % SPLASH_LANES != 0)
+    return np.asarray((block != 0) & (setting.kernel != "blockwise"))
+
+
+def _say_tiles(setting: Setting, strategy: Strategy) -> str:
+    block = strategy.attention_block
+    if setting.kernel == "splash":
+        return f"attention_block={block} is no multiple of the {SPLASH_LANES} lanes that splash's tiles are made of"
+    return f"attention_block={block}: kernel {setting.kernel} chooses its own tiles; use attention_block=0"
+
+
 ATTENTION_RULES: tuple[Rule, ...] = (
     Rule("sequence", "mesh", _sequence, _say_sequence),
     Rule("zigzag-chunks", "knob", _zigzag, _say_zigzag),
     Rule("ulysses-heads", "knob", _ulysses, _say_ulysses),
     Rule("exchange", "knob", _exchange, _say_exchange),
+    Rule("attention-block", "knob", _tiles, _say_tiles),
     Rule("bidirectional", "knob", _bidirectional, _say_bidirectional),
 )

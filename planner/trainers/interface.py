@@ -147,6 +147,8 @@ class Trainer:
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
+    attention_tiles: bool = False
+    """Whether its files can set the tiles of an attention kernel."""
     two_directions: bool = False
     """Whether a ring may send half of the heads' keys and values each way."""
     any_axis_order: bool = False

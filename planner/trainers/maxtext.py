@@ -27,6 +27,11 @@ DECODER_BLOCKS: Mapping[str, str] = MappingProxyType(
 )
 """MaxText's decoder block of each of lcplan's families."""
 
+SPLASH_BLOCKS = (
+    "sa_block_q", "sa_block_kv", "sa_block_kv_compute", "sa_block_q_dkv", "sa_block_kv_dkv", "sa_block_kv_dkv_compute",
+    "sa_block_q_dq", "sa_block_kv_dq",
+)  # fmt: skip
+"""Keys of the tiles of its splash kernels; lcplan's step has one size for all of them."""
 SCHEMES: Mapping[str, tuple[str, bool]] = MappingProxyType(
     {"ring": ("ring", False), "ring-zigzag": ("ring", True), "all-gather": ("all_gather", True), "ulysses": ("ulysses", False)}
 )
@@ -229,5 +234,6 @@ MAXTEXT = Trainer(
     extras=extras,
     documents_lost=documents_lost,
     any_axis_order=True,
+    attention_tiles=True,
     jax=JAX,
 )

@@ -52,6 +52,7 @@ OWN_STEP = Trainer(
     extras=extras,
     documents_lost=lambda job: None,
     any_axis_order=True,
+    attention_tiles=True,
     two_directions=True,
     jax=JAX,
 )

@@ -57,6 +57,8 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
         found.append(window_rule(trainer.name))
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))
+    if not trainer.attention_tiles:
+        found.append(_tile_rule(trainer))
     if not trainer.two_directions:
         found.append(_direction_rule(trainer))
     if not trainer.replicates:
@@ -95,6 +97,16 @@ def _direction_rule(trainer: Trainer) -> Rule:
         return f"bidirectional={strategy.bidirectional}: {trainer.name} has no ring that goes both ways; use bidirectional=off"
 
     return Rule(f"{trainer.name}-bidirectional", "knob", broken, say)
+
+
+def _tile_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.attention_block != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"attention_block={strategy.attention_block}: {trainer.name} has no key for its kernel's tiles; leave it out"
+
+    return Rule(f"{trainer.name}-attention-block", "knob", broken, say)
 
 
 def _replica_rule(trainer: Trainer) -> Rule:

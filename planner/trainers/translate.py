@@ -55,13 +55,23 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
     for name in KNOB_NAMES:
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
-    for step in (_directions, _replicas, _loss, _axis_order, _documents):
+    for step in (_tiles, _directions, _replicas, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
 
 
 Step = tuple[Job, list[Difference]]
+
+
+def _tiles(trainer: Trainer, job: Job) -> Step:
+    block = job.strategy.attention_block
+    if trainer.attention_tiles or not block:
+        return job, []
+    why = f"{trainer.title} has no key for its attention kernel's tiles"
+    plan = f"{block} queries a tile"
+    difference = Difference(name="attention-block", plan=plan, trainer="its own tiles", why=why, field="attention_block")
+    return job.with_strategy(attention_block=0), [difference]
 
 
 def _directions(trainer: Trainer, job: Job) -> Step:

@@ -6,64 +6,83 @@ A knob's name carries its mesh, since its values depend on it and Optuna wants a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import COLLECTIVE_MATMULS, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
+from planner.analyse import setting_of
 from planner.measure.schedulers import scheduler_verdict
 from planner.request import SearchRequest
 from planner.space import divisors
 
 LOSS_CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+ATTENTION_BLOCKS = {"blockwise": (0, 64, 128, 256, 1024, 2048), "splash": (0, 256, 1024, 2048)}
+"""Tiles of the kernels that have some; 0 is their own 512."""
 Pick = Callable[[str, Sequence[Any]], Any]
 """One of several values of a named knob: Optuna's suggestion, or what a given strategy has."""
 
 
-def suggest(pick: Pick, bases: Sequence[Strategy], request: SearchRequest, *, jax: str) -> Strategy:
-    """A strategy on the mesh of one of ``bases``; knobs that the request's filters fix stay within them."""
-    filters = request.filters
-    labels = [base.mesh.label for base in bases]
-    base = bases[labels.index(pick("mesh", labels))]
-    mesh = base.mesh
+@dataclass(frozen=True)
+class TuningSpace:
+    """What is tried: on the mesh of one of ``bases``, every knob within the request's filters.
 
-    def knob(name: str, values: Sequence[Any]) -> Any:
-        allowed = tuple(getattr(filters, name)) or tuple(values)
-        return allowed[0] if len(allowed) == 1 else pick(f"{mesh.label}: {name}", allowed)
+    ``jax`` decides which scheduler presets are real. Presets are in no law, so without ``measured`` they stay as they are.
+    """
 
-    chosen: dict[str, Any] = {
-        "remat": knob("remat", _remats(request)),
-        "microbatches": knob("microbatches", _parts(base, request)),
-    }
-    chosen["loss_chunk_tokens"] = knob("loss_chunk_tokens", _chunks(base, request))
-    if mesh.context > 1:
-        chosen["scheme"] = knob("scheme", SCHEMES)
-        if chosen["scheme"] == "ulysses-ring":
-            chosen["ulysses"] = knob("ulysses", [n for n in divisors(mesh.context) if 1 < n < mesh.context] or [1])
-        if chosen["scheme"] in RING_SCHEMES:
-            chosen["bidirectional"] = knob("bidirectional", ("off", "on"))
-    if mesh.tensor > 1:
-        chosen["collective_matmul"] = knob("collective_matmul", COLLECTIVE_MATMULS)
-    real = [name for name in SCHEDULERS if scheduler_verdict(name, request.hardware, jax=jax) is True]
-    chosen["scheduler"] = knob("scheduler", real or ("default",))
-    for name in ("gather_dtype", "reduce_dtype", "moments_dtype"):  # numerics are the user's to give away
-        chosen[name] = knob(name, (getattr(base, name),))
-    rings = mesh.context > 1 and chosen["scheme"] in RING_SCHEMES
-    if base.backend in ("nvshmem", "symmetric") and not rings and "nccl" in (filters.backend or ("nccl",)):
-        chosen["backend"] = "nccl"  # the others carry permutes alone
-    plain = base.model_dump() | {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off"}
-    return Strategy.model_validate(plain | chosen)
+    bases: tuple[Strategy, ...]
+    request: SearchRequest
+    jax: str
+    measured: bool
 
+    def suggest(self, pick: Pick) -> Strategy:
+        """The strategy that ``pick`` makes."""
+        labels = [base.mesh.label for base in self.bases]
+        base = self.bases[labels.index(pick("mesh", labels))]
+        mesh, filters = base.mesh, self.request.filters
 
-def parameters_of(strategy: Strategy, bases: Sequence[Strategy], request: SearchRequest, *, jax: str) -> dict[str, Any] | None:
-    """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
-    found: dict[str, Any] = {}
+        def knob(name: str, values: Sequence[Any]) -> Any:
+            allowed = tuple(getattr(filters, name)) or tuple(values)
+            return allowed[0] if len(allowed) == 1 else pick(f"{mesh.label}: {name}", allowed)
 
-    def pick(name: str, values: Sequence[Any]) -> Any:
-        own = strategy.mesh.label if name == "mesh" else getattr(strategy, name.rpartition(": ")[2])
-        found[name] = own if own in values else values[0]
-        return found[name]
+        chosen: dict[str, Any] = {
+            "remat": knob("remat", _remats(self.request)),
+            "microbatches": knob("microbatches", _parts(base, self.request)),
+            "loss_chunk_tokens": knob("loss_chunk_tokens", _chunks(base, self.request)),
+            "attention_block": knob("attention_block", ATTENTION_BLOCKS.get(setting_of(self.request).kernel, (0,))),
+            "scheduler": knob("scheduler", self._schedulers(base)),
+        }
+        if mesh.context > 1:
+            chosen["scheme"] = knob("scheme", SCHEMES)
+            if chosen["scheme"] == "ulysses-ring":
+                chosen["ulysses"] = knob("ulysses", [n for n in divisors(mesh.context) if 1 < n < mesh.context] or [1])
+            if chosen["scheme"] in RING_SCHEMES:
+                chosen["bidirectional"] = knob("bidirectional", ("off", "on"))
+        if mesh.tensor > 1:
+            chosen["collective_matmul"] = knob("collective_matmul", COLLECTIVE_MATMULS)
+        for name in ("gather_dtype", "reduce_dtype", "moments_dtype"):  # numerics are the user's to give away
+            chosen[name] = knob(name, (getattr(base, name),))
+        rings = mesh.context > 1 and chosen["scheme"] in RING_SCHEMES
+        if base.backend in ("nvshmem", "symmetric") and not rings and "nccl" in (filters.backend or ("nccl",)):
+            chosen["backend"] = "nccl"  # the others carry permutes alone
+        plain = base.model_dump() | {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off"}
+        return Strategy.model_validate(plain | chosen)
 
-    return found if suggest(pick, bases, request, jax=jax) == strategy else None
+    def parameters_of(self, strategy: Strategy) -> dict[str, Any] | None:
+        """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
+        found: dict[str, Any] = {}
+
+        def pick(name: str, values: Sequence[Any]) -> Any:
+            own = strategy.mesh.label if name == "mesh" else getattr(strategy, name.rpartition(": ")[2])
+            found[name] = own if own in values else values[0]
+            return found[name]
+
+        return found if self.suggest(pick) == strategy else None
+
+    def _schedulers(self, base: Strategy) -> Sequence[str]:
+        hardware = self.request.hardware
+        real = [name for name in SCHEDULERS if scheduler_verdict(name, hardware, jax=self.jax) is True]
+        return real if real and self.measured else (base.scheduler,)
 
 
 def _remats(request: SearchRequest) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from planner.single import price
 from planner.study.location import canonical_url, open_storage
 from planner.study.store import talking_to
 from planner.tune.budget import Budget
-from planner.tune.knobs import parameters_of, suggest
+from planner.tune.knobs import TuningSpace
 from planner.tune.trial import Outcome, TunedTrial
 
 STUDY = "lcplan-tune"
@@ -29,16 +29,29 @@ WORTH_COMPILING = 1.15
 between strategies of one mesh (docs/accuracy.md)."""
 
 
+STALE = 100
+"""Suggestions in a row that were all tried before: the space has no more, or none that the sampler would look at."""
+Objectives = list[float] | None
+"""Step time [s], memory [bytes a device] and devices; None of a trial that ended before they counted."""
+Watch = Callable[[TunedTrial], None]
+
+
 @dataclass(frozen=True)
 class _Study:
     """Optuna's study with what this project tells it."""
 
     study: Any
 
-    @property
-    def done(self) -> int:
-        """Finished trials, those of an interrupted run among them."""
-        return sum(trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
+    def tried(self) -> dict[Strategy, Objectives]:
+        """Strategies of finished trials, those of an interrupted run among them, with what Optuna was told."""
+        trials = self.study.get_trials(deepcopy=False)
+        known = (one for one in trials if one.state.is_finished() and "strategy" in one.user_attrs)
+        return {Strategy.model_validate_json(one.user_attrs["strategy"]): one.values for one in known}
+
+    def enqueue(self, parameters: dict[str, Any] | None) -> None:
+        """Try these before what the sampler says, where the space holds them."""
+        if parameters is not None:
+            self.study.enqueue_trial(parameters, skip_if_exists=True)
 
     def ask(self) -> Any:
         """The next trial. Heartbeats are for workers; a trial that died with its process is simply asked anew."""
@@ -46,21 +59,32 @@ class _Study:
             warnings.filterwarnings("ignore", message="Heartbeat of storage")
             return self.study.ask()
 
-    def tell(self, trial: Any, tried: TunedTrial) -> None:
+    def tell(self, trial: Any, tried: TunedTrial) -> Objectives:
         """The outcome as values, or as a pruned trial that teaches nothing of the objectives; the words beside it."""
+        trial.set_user_attr("history", tried.to_json())
+        trial.set_user_attr("strategy", tried.strategy.model_dump_json())
+        values = None
+        if tried.candidate is not None and tried.outcome in ("improved", "kept"):
+            best = tried.candidate.best
+            values = [best.step_s, float(best.memory_bytes), float(tried.strategy.devices)]
+        self.repeat(trial, values)
+        return values
+
+    def repeat(self, trial: Any, values: Objectives) -> None:
+        """Tell what a trial came to; one of a strategy that was tried before comes to the same."""
         from optuna.trial import TrialState
 
-        trial.set_user_attr("history", tried.to_json())
-        if tried.candidate is None or tried.outcome not in ("improved", "kept"):
+        if values is None:
             self.study.tell(trial, state=TrialState.PRUNED)
-            return
-        best = tried.candidate.best
-        self.study.tell(trial, [best.step_s, float(best.memory_bytes), float(tried.candidate.strategy.devices)])
+        else:
+            self.study.tell(trial, values)
 
     def history(self) -> list[dict[str, Any]]:
-        """What was tried, in order, by this run and those before it."""
+        """What was tried, in order, by this run and those before it; ``pareto``: on the front of the three objectives."""
+        front = {trial.number for trial in self.study.best_trials}
         trials = self.study.get_trials(deepcopy=False)
-        return [trial.user_attrs["history"] for trial in trials if "history" in trial.user_attrs]
+        kept = (trial for trial in trials if "history" in trial.user_attrs)
+        return [trial.user_attrs["history"] | {"pareto": trial.number in front} for trial in kept]
 
 
 @dataclass(frozen=True)
@@ -71,23 +95,28 @@ class Tuned:
     history: tuple[dict[str, Any], ...]
 
 
-def tune(bench: Bench, candidates: Sequence[Candidate], budget: Budget, *, stage: Stage, url: str) -> Tuned:
+def tune(
+    bench: Bench, candidates: Sequence[Candidate], budget: Budget, *, stage: Stage, url: str, watch: Watch = lambda _: None
+) -> Tuned:
     """Try knobs around the meshes of the best ``candidates`` until the budget is used up.
 
     What the model ranks best is tried first. A trial is priced, then compiled where it is worth it, then timed where it fits
-    and ``stage`` says so.
+    and ``stage`` says so. ``watch`` sees each trial that ends.
     """
     fitting = [one for one in rank(list(candidates), bench.request.objective) if one.best.fits]
     if not fitting:
         return Tuned(tuple(candidates), ())
-    bases = list({one.strategy.mesh: one.strategy for one in reversed(fitting)}.values())[::-1][:MESHES]
+    bases = tuple({one.strategy.mesh: one.strategy for one in reversed(fitting)}.values())[::-1][:MESHES]
+    space = TuningSpace(bases, bench.request, bench.toolchain.jax or "0", measured=stage != "modelled")
     found = {one.strategy: one for one in candidates}
     with talking_to(url):
         study = _open(canonical_url(url))
-        _enqueue(study, fitting, bases, bench)
-        for tried in _trials(study, bases, _Trying(bench, stage, found), budget=budget):
+        for candidate in fitting:  # their compiles are there already, and the sampler starts from what is known
+            study.enqueue(space.parameters_of(candidate.strategy))
+        for tried in _trials(study, space, _Trying(bench, stage, found), budget=budget):
             if tried.candidate is not None and tried.outcome in ("improved", "kept"):
                 found[tried.candidate.strategy] = tried.candidate
+            watch(tried)
         history = tuple(study.history())
     return Tuned(tuple(rank(list(found.values()), bench.request.objective)), history)
 
@@ -104,21 +133,18 @@ def _open(url: str) -> _Study:
     )
 
 
-def _enqueue(study: _Study, fitting: Sequence[Candidate], bases: Sequence[Strategy], bench: Bench) -> None:
-    """The search's own best first: their compiles are there already, and the sampler starts from what is known."""
-    for candidate in fitting:
-        parameters = parameters_of(candidate.strategy, bases, bench.request, jax=bench.toolchain.jax or "0")
-        if parameters is not None:
-            study.study.enqueue_trial(parameters, skip_if_exists=True)
-
-
-def _trials(study: _Study, bases: Sequence[Strategy], trying: _Trying, *, budget: Budget) -> Iterator[TunedTrial]:
-    begun, bench = time.monotonic(), trying.bench
-    while not budget.over(trials=study.done, seconds=time.monotonic() - begun):
+def _trials(study: _Study, space: TuningSpace, trying: _Trying, *, budget: Budget) -> Iterator[TunedTrial]:
+    """Until the budget is used up, or the sampler has nothing new to say."""
+    begun, known, again = time.monotonic(), study.tried(), 0
+    while again < STALE and not budget.over(trials=len(known), seconds=time.monotonic() - begun):
         trial = study.ask()
-        strategy = suggest(trial.suggest_categorical, bases, bench.request, jax=bench.toolchain.jax or "0")
-        tried = trying.attempt(trial.number, strategy)
-        study.tell(trial, tried)
+        strategy = space.suggest(trial.suggest_categorical)
+        again = again + 1 if strategy in known else 0
+        if again:
+            study.repeat(trial, known[strategy])
+            continue
+        tried = trying.attempt(len(known), strategy)
+        known[strategy] = study.tell(trial, tried)
         yield tried
 
 
@@ -134,7 +160,7 @@ class _Trying:
         """Rules, price, compile, time: as far as it is worth it."""
 
         def ends(rung: str, outcome: Outcome, says: str, candidate: Candidate | None = None) -> TunedTrial:
-            return TunedTrial(number, strategy.label, rung, outcome, says, candidate)
+            return TunedTrial(number, strategy, rung, outcome, says, candidate)
 
         broken = broken_rules(setting_of(self.bench.request), strategy)
         if broken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lcplan.strategy import Strategy
 from planner.candidate import Candidate
 
 Outcome = Literal["improved", "kept", "pruned", "rejected", "failed"]
@@ -15,12 +16,17 @@ class TunedTrial:
     """``improved``: faster than all before it; ``kept``: on no better; ``pruned``: not worth the next fidelity."""
 
     number: int
-    label: str
+    strategy: Strategy
     rung: str
     """The highest that it reached; ``rules`` where it broke one."""
     outcome: Outcome
     says: str
     candidate: Candidate | None = None
+
+    @property
+    def label(self) -> str:
+        """The strategy's, with the loss chunk, which is tuned too."""
+        return f"{self.strategy.label} loss_chunk_tokens={self.strategy.loss_chunk_tokens}"
 
     def to_json(self) -> dict[str, Any]:
         """For ``result.json``: the study's own history."""

@@ -61,7 +61,7 @@ def _largest(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int) -> in
     def need(rows: StrategyTable, batches: int) -> Floats:
         return need_bytes(setting_of(at(batches)), rows)
 
-    table = expand(at(1), Knobs.of(request.filters, ask.backends), meshes)
+    table = expand(at(1), Knobs.of(request.filters, ask.backends, kind=request.hardware.kind), meshes)
     table = table.take(screen(setting_of(at(1)), knob_rules_of(request), table) < 0)
     found = last_fit(table, need, budget_bytes=request.budget_bytes, low=1, high=MOST_SEQUENCES // unit)
     return (found or 0) * unit

@@ -102,13 +102,13 @@ def _table(ask: Ask, request: SearchRequest, *, meshes: Ints, unit: int, waived:
         filters = filters.model_copy(update={"loss_chunk_tokens": (TILE_TOKENS,)})
     workload = request.workload.resized(seq_len=unit)
     at_unit = request.model_copy(update={"workload": workload, "filters": filters})
-    table = expand(at_unit, Knobs.of(filters, ask.backends), meshes)
+    table = expand(at_unit, Knobs.of(filters, ask.backends, kind=request.hardware.kind), meshes)
     return table.take(screen(setting_of(at_unit), _but(knob_rules_of(at_unit), waived), table) < 0)
 
 
 def _fits(ask: Ask, request: SearchRequest, *, meshes: Ints) -> bool:
     setting = setting_of(request)
-    table = expand(request, Knobs.of(request.filters, ask.backends), meshes)
+    table = expand(request, Knobs.of(request.filters, ask.backends, kind=request.hardware.kind), meshes)
     table = table.take(screen(setting, knob_rules_of(request), table) < 0)
     return bool(len(table)) and bool((need_bytes(setting, table) <= request.budget_bytes).any())
 

@@ -269,7 +269,7 @@ _KNOBS: dict[str, tuple[str, ...]] = {
     "parameters": get_args(ParameterLayout),
     "cache": get_args(CacheLayout),
 }
-_COUNTS = ("microbatches", "loss-chunk-tokens", "ulysses")
+_COUNTS = ("microbatches", "loss-chunk-tokens", "attention-block", "ulysses")
 QUANTITIES: dict[str, Quantity] = {
     **{quantity.name: quantity for quantity in (*_PLAIN, *_ROLLOUT)},
     **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lcplan.strategy import ATTENTION_BLOCK
 from strategies.kernels.interface import ChunkKernel
 from strategies.spec import KernelName
 
@@ -13,8 +14,9 @@ def default_kernel(platform: str) -> KernelName:
     return "splash" if platform == "tpu" else "blockwise"
 
 
-def chunk_kernel(name: KernelName) -> ChunkKernel:
-    """The kernel by name."""
+def chunk_kernel(name: KernelName, *, block: int = 0) -> ChunkKernel:
+    """The kernel by name; ``block`` is the most queries of a tile where it has tiles, 0 leaves that to the kernel."""
+    block = block or ATTENTION_BLOCK
     if name == "cudnn":
         from strategies.kernels.cudnn import CudnnKernel  # imports jax's private module
 
@@ -22,7 +24,7 @@ def chunk_kernel(name: KernelName) -> ChunkKernel:
     if name == "splash":
         from strategies.kernels.splash import SplashKernel  # as the other
 
-        return SplashKernel()
+        return SplashKernel(block)
     from strategies.kernels.blockwise import BlockwiseKernel
 
-    return BlockwiseKernel()
+    return BlockwiseKernel(block, 2 * block)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from lcplan.strategy import ATTENTION_BLOCK
 from strategies.kernels.interface import Attended, Gradients, Mask, Segments
 from strategies.kernels.tiles import MASKED, Tiles, dot
 from strategies.staging import staged_with
@@ -24,8 +25,8 @@ from strategies.staging import staged_with
 class BlockwiseKernel:
     """Largest block sizes in tokens; a chunk that they do not divide takes its largest divisors below them."""
 
-    query_block: int = 512
-    key_block: int = 1024
+    query_block: int = ATTENTION_BLOCK
+    key_block: int = 2 * ATTENTION_BLOCK
 
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None

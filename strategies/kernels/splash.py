@@ -18,15 +18,13 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ke
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 from jaxtyping import Array, Bool, Float
 
+from lcplan.strategy import ATTENTION_BLOCK
 from strategies.kernels.interface import Attended, Gradients, Mask, Segments
-
-BLOCK = 512
-"""Queries and keys of a tile: MaxText's default (``sa_block_q`` and its like)."""
 
 
 @lru_cache(maxsize=64)
-def _sizes(queries: int, keys: int) -> Any:
-    block_q, block_kv = gcd(queries, BLOCK), gcd(keys, BLOCK)
+def _sizes(queries: int, keys: int, block: int) -> Any:
+    block_q, block_kv = gcd(queries, block), gcd(keys, block)
     return splash.BlockSizes(
         block_q=block_q,
         block_kv=block_kv,
@@ -55,13 +53,13 @@ class _CausalMask(masks.CausalMask):
         return super().__getitem__(tile)
 
 
-def _kernel(q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, interpret: bool) -> Any:
+def _kernel(q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, block: int, interpret: bool) -> Any:
     """Masks become a table of tiles, so a full and a causal chunk are the same kernel with another table."""
     shape = q.shape[1], kv.shape[2]
     one = _CausalMask(shape) if mask == "causal" else masks.FullMask(shape)
     return splash.make_splash_mha(
         masks.MultiHeadMask([one] * q.shape[2]),
-        block_sizes=_sizes(*shape),
+        block_sizes=_sizes(*shape, block),
         head_shards=1,
         q_seq_shards=1,
         save_residuals=True,
@@ -83,19 +81,22 @@ def _ids(segments: Segments | None) -> Any:
 
 
 class SplashKernel:
-    """Mosaic kernels: head dims and lengths in multiples of 128. ``interpret`` runs them on any device, slowly, for tests.
+    """Mosaic kernels: head dims and lengths in multiples of 128; tiles of up to ``block`` queries and keys, which is one too.
 
     Documents mask scores; tiles that no document of the queries reaches are computed all the same.
+
+    ``interpret`` runs them on any device, slowly, for tests.
     """
 
-    def __init__(self, *, interpret: bool = False) -> None:
+    def __init__(self, block: int = ATTENTION_BLOCK, *, interpret: bool = False) -> None:
+        self._block = block
         self._interpret = interpret
 
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
     ) -> Attended:
         """Output and log-sum-exp over this chunk alone, one sequence at a time."""
-        kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
+        kernel = _kernel(q, kv, mask=mask, block=self._block, interpret=self._interpret)
         o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), _ids(segments))
         return Attended(_heads_first(o), lse)
 
@@ -110,7 +111,7 @@ class SplashKernel:
         segments: Segments | None = None,
     ) -> Gradients:
         """Two kernels: gradients of queries, and of keys and values summed over their query heads."""
-        kernel = _kernel(q, kv, mask=mask, interpret=self._interpret)
+        kernel = _kernel(q, kv, mask=mask, block=self._block, interpret=self._interpret)
         rule = partial(splash._splash_attention_bwd, **kernel.kwargs)
 
         def one(q: Array, kv: tuple[Array, Array], ids: Any, attended: Attended, do: Array) -> tuple[Array, Array, Array]:

@@ -21,7 +21,7 @@ def attend(
 
     Inside ``shard_map``: all lengths are local.
     """
-    strategy, kernel = spec.strategy, chunk_kernel(spec.kernel)
+    strategy, kernel = spec.strategy, chunk_kernel(spec.kernel, block=spec.strategy.attention_block)
     pattern = pattern_of(strategy.scheme, kernel, route=Route.of(strategy))
     match strategy.scheme:
         case "ulysses":

@@ -76,12 +76,13 @@ def test_backward_takes_five_products_for_two(llama):
     assert total(llama, "ring", 4, backward=True) == pytest.approx(2.5 * ratio * total(llama, "ring", 4))
 
 
-def test_blockwise_attention_is_bound_by_the_scores_that_it_moves(llama):
-    # 16 sequences x 32 heads x 2^32 / 2 scores x 16 bytes, at the copy rate; blocks on the diagonal whole: 2^10 keys more
+def test_products_and_scores_take_turns_on_a_host(llama):
+    # 16 sequences x 32 heads x 2^32 / 2 scores x 16 bytes, at the copy rate, and 4 x 128 FLOP each; blocks on the diagonal
+    # whole: 2^10 keys more; a tile of 512 sequences and heads is larger than any cache
     machine = hardware("cpu-host")
     host = Setting(llama.model, machine, Workload(seq_len=2**16, global_batch=16), machine.usable_bytes)
-    moved = 2**15 * (2**16 + 2**10) * 32 * 16 * 16 / rates_of(machine).hbm.value
-    assert total(host, "ring", 1) == pytest.approx(moved)
+    rates, scores = rates_of(machine), 2**15 * (2**16 + 2**10) * 32 * 16
+    assert total(host, "ring", 1) == pytest.approx(2 * scores * (16 / rates.hbm.value + 4 * 128 / rates.gemm.value))
 
 
 def test_host_devices_share_cores_so_a_ring_costs_its_total_work(llama):

@@ -35,7 +35,7 @@ def test_axis_filters(ask):
 
 def test_points_of_a_mesh_are_what_is_expanded(ask):
     request = ask(devices=32, mesh="context=16,tensor=2")
-    knobs = Knobs.of(request.filters, BACKENDS)
+    knobs = Knobs.of(request.filters, BACKENDS, kind="gpu")
     meshes = mesh_sizes(request)
     table = expand(request, knobs, meshes)
     assert len(table) == sum(mesh_options(request, knobs, tuple(mesh)).points(knobs) for mesh in meshes)
@@ -45,7 +45,7 @@ def test_points_of_a_mesh_are_what_is_expanded(ask):
 
 def test_without_context_one_scheme_stands_for_all(ask):
     request = ask(seq=8192, batch=512, mesh="context=1,fsdp=8", devices=8)
-    table = expand(request, Knobs.of(request.filters, BACKENDS), mesh_sizes(request))
+    table = expand(request, Knobs.of(request.filters, BACKENDS, kind="gpu"), mesh_sizes(request))
     assert len(np.unique(table.scheme)) == 1
 
 
@@ -53,7 +53,7 @@ def test_placements_only_where_they_differ(ask):
     one_domain = ask(mesh="fsdp=2,context=4", devices=8, hw="dgx-h100")
     two_domains = ask(mesh="fsdp=2,context=8", devices=16, hw="dgx-h100x2")
     orders = [
-        len(mesh_options(r, Knobs.of(r.filters, BACKENDS), tuple(mesh_sizes(r)[0])).axis_order)
+        len(mesh_options(r, Knobs.of(r.filters, BACKENDS, kind="gpu"), tuple(mesh_sizes(r)[0])).axis_order)
         for r in (one_domain, two_domains)
     ]
     assert orders == [1, 2]
@@ -63,7 +63,7 @@ def test_filters_of_knobs(ask):
     request = ask(
         devices=8, mesh="context=8", scheme=("ring",), remat=("full", "none"), microbatches=(4,), loss_chunk_tokens=(512,)
     )
-    table = expand(request, Knobs.of(request.filters, ("nccl",)), mesh_sizes(request))
+    table = expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), mesh_sizes(request))
     assert len(table) == 2
     assert {table.strategy(i).remat for i in range(2)} == {"full", "none"}
     assert table.strategy(0).microbatches == 4
@@ -74,7 +74,7 @@ def test_an_empty_space_has_empty_columns(ask):
     request = ask(devices=7, mesh="context=2")
     meshes = mesh_sizes(request)
     assert len(meshes) == 0
-    assert isinstance(expand(request, Knobs.of(request.filters, ("nccl",)), meshes), StrategyTable)
+    assert isinstance(expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), meshes), StrategyTable)
 
 
 def test_the_main_job_has_tens_of_thousands_of_points(ask):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from strategies.kernels import chunk_kernel
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Attended
 from strategies.schemes.merge import Merged
@@ -43,6 +44,11 @@ def test_equals_plain_attention(mask, blocks):
     gradients = kernel.backward(q, kv, attended=attended, do=do, mask=mask)
     for got, one in zip(gradients, pullback(do), strict=True):
         assert close(got, one)
+
+
+def test_a_strategys_block_is_the_kernels():
+    assert chunk_kernel("blockwise", block=64) == BlockwiseKernel(64, 128)
+    assert chunk_kernel("blockwise") == BlockwiseKernel(512, 1024)
 
 
 def test_gradients_of_chunks_add_up_under_the_global_output():

@@ -57,4 +57,10 @@ def test_features_that_are_not_built():
         "model small: sliding_window=32 tokens is shorter than seq_len=64; the step attends to the whole sequence"
     ]
     assert problems(one, model=windowed, seq_len=32) == []
+    tiles = Strategy(mesh=Mesh(), attention_block=96)
+    assert problems(tiles) == []
+    assert problems(tiles, kernel="cudnn") == ["attention_block=96: cuDNN chooses its own tiles; use 0"]
+    assert problems(tiles, kernel="splash") == [
+        "attention_block=96 is no multiple of the 128 lanes that splash's tiles are made of"
+    ]
     assert problems(one, kernel="cudnn", precision="fp32") == ["kernel cudnn has no precision fp32; use blockwise"]

@@ -12,7 +12,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ma
 from strategies.kernels import chunk_kernel, default_kernel
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Attended
-from strategies.kernels.splash import SplashKernel, _CausalMask
+from strategies.kernels.splash import SplashKernel, _CausalMask, _sizes
 
 
 def _relative_error(found, wanted):
@@ -67,6 +67,16 @@ def test_the_private_rule_is_where_it_was():
         "res",
         "do",
     ]
+
+
+def test_tiles_of_its_own_change_no_number():
+    one, two = jax.random.split(jax.random.key(1))
+    q, kv = jax.random.normal(one, (1, 512, 2, 128)), jax.random.normal(two, (2, 1, 512, 1, 128))
+    wanted = SplashKernel(interpret=True).forward(q, kv, mask="causal")
+    found = SplashKernel(128, interpret=True).forward(q, kv, mask="causal")
+    assert _relative_error(found.o, wanted.o) < 1e-5
+    assert _sizes(512, 512, 128).block_kv_dkv == 128
+    assert _sizes(512, 768, 512).block_kv == 256  # what 512 and 768 share
 
 
 def test_tpu_gets_it():

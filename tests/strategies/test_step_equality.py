@@ -54,6 +54,7 @@ FAST = [
     (RICH, strategy(tensor=8, collective_matmul="two-way")),  # four do
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8)),
+    (PLAIN, strategy("ulysses", context=2, tensor=2, attention_block=4)),
     (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on", remat="save-attention")),
     (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, bidirectional="on")),

@@ -115,6 +115,14 @@ def _comparable(strategy: Strategy) -> Strategy:
     return strategy.model_copy(update=idle)
 
 
+def test_tiles_of_splash_come_back(tmp_path):
+    job = JOBS[3]
+    plan = _plan(job, points(job).strategy(0).model_copy(update={"attention_block": 1024}))
+    export = export_plan(plan, "maxtext")
+    assert "sa_block_q_dkv: 1024" in export.files[FILES["maxtext"]]
+    assert read_back(export, "maxtext", tmp_path).attention_block == 1024
+
+
 @pytest.mark.parametrize("trainer", sorted(FORMATS))
 def test_enough_of_the_random_plans_are_exported_for_the_test_to_mean_something(trainer):
     exported = 0

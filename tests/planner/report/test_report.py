@@ -159,3 +159,23 @@ def test_the_bundle_is_made_once(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert renderer.javascript() == "script"
     assert len(made) == 2
+
+
+TRIALS = tuple(
+    {"number": number, "strategy": f"context={2**number}", "rung": "modelled", "outcome": outcome, "step_s": step, "says": "so"}
+    for number, (outcome, step) in enumerate(
+        [("kept", 4.0), ("improved", 3.0), ("pruned", 3.5), ("rejected", None), ("pruned", 9.0)]
+    )
+)
+
+
+def test_the_tuners_history_is_drawn_with_the_best_so_far(run):
+    assert "tuning" not in {chart.name for chart in Report.of(run).charts}
+    chart = next(chart for chart in Report.of(replace(run, tuning=TRIALS)).charts if chart.name == "tuning")
+    line, dots = chart.spec["layer"]
+    assert line["data"]["values"] == [{"number": 0, "best_s": 4.0}, {"number": 1, "best_s": 3.0}]
+    assert [value["number"] for value in chart.spec["data"]["values"]] == [0, 1, 2]
+    assert dots["encoding"]["color"]["scale"]["domain"] == ["improved", "kept", "pruned"]
+    assert len(chart.figures.rows) == len(TRIALS)
+    assert "1 trials" in chart.note
+    json.dumps(chart.alone(), allow_nan=False)

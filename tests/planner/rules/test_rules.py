@@ -203,6 +203,20 @@ CASES = [
         {"context": 4, "scheme": "ring-zigzag", "bidirectional": "on"},
     ),
     (
+        "attention-block",
+        {},
+        {"context": 4, "attention_block": 256},
+        "attention_block=256: kernel cudnn chooses its own tiles; use attention_block=0",
+        {"context": 4},
+    ),
+    (
+        "attention-block",
+        {"hw": "tpu-v5p-64"},
+        {"context": 4, "attention_block": 200},
+        "attention_block=200 is no multiple of the 128 lanes",
+        {"context": 4, "attention_block": 1024},
+    ),
+    (
         "ulysses-heads",
         {},
         {"context": 64, "scheme": "ulysses"},
@@ -301,7 +315,7 @@ def test_a_mesh_rejected_early_is_counted_as_all_its_points(ask):
     analysis = analyse(request, ("nccl", "nvshmem"))
     from planner.space import Knobs, expand, mesh_sizes
 
-    every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem")), mesh_sizes(request))
+    every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem"), kind="gpu"), mesh_sizes(request))
     assert analysis.enumerated == len(every)
     broken = screen(analysis.setting, ALL_RULES, every)
     assert {ALL_RULES[i].name: int((broken == i).sum()) for i in set(broken.tolist()) if i >= 0} == analysis.rejected.counts

@@ -15,7 +15,7 @@ from planner.measure.toolchain import probe
 from planner.request import SearchRequest
 from planner.single import price
 from planner.tune import Budget, tune
-from planner.tune.knobs import parameters_of, suggest
+from planner.tune.knobs import TuningSpace
 
 HARDWARE = catalog.hardware("gb200-nvl72")
 REQUEST = SearchRequest(
@@ -34,6 +34,10 @@ def bench() -> Bench:
     return Bench(REQUEST, probe(), PoolLimits(jobs=1))
 
 
+def space(*bases: Strategy, measured: bool = True) -> TuningSpace:
+    return TuningSpace(bases, REQUEST, "0.10.1", measured)
+
+
 def url(tmp_path) -> str:
     return f"sqlite:///{tmp_path / 'study.db'}"
 
@@ -42,7 +46,9 @@ def test_tuning_finds_what_the_start_left_open_and_says_how(bench, tmp_path):
     start = price(REQUEST, START)
     tuned = tune(bench, [start], Budget(trials=25), stage="modelled", url=url(tmp_path))
     assert len(tuned.history) == 25
-    assert tuned.history[0]["strategy"] == START.label
+    assert tuned.history[0]["strategy"] == f"{START.label} loss_chunk_tokens=2048"
+    assert len({one["strategy"] for one in tuned.history}) == 25  # none twice
+    assert any(one["pareto"] for one in tuned.history)
     assert tuned.candidates[0].best.step_s < start.best.step_s
     improved = [one for one in tuned.history if one["outcome"] == "improved"]
     steps = [one["step_s"] for one in improved]
@@ -77,15 +83,52 @@ def test_knobs_of_an_axis_stand_only_where_it_is():
         named.append(name)
         return values[0]
 
-    suggest(first, [alone], REQUEST, jax="0.10.1")
+    space(alone).suggest(first)
     assert named[0] == "mesh"
     assert not any(name.endswith((": scheme", ": ulysses", ": bidirectional", ": collective_matmul")) for name in named)
 
 
+def test_what_no_law_reads_is_tried_only_where_something_is_measured():
+    def names(measured):
+        named = []
+        space(START, measured=measured).suggest(lambda name, values: named.append(name.rpartition(": ")[2]) or values[0])
+        return named
+
+    assert "scheduler" in names(True)
+    assert "scheduler" not in names(False)
+
+
+def test_a_space_of_one_ends_before_its_budget(bench, tmp_path):
+    one = {"remat": ("full",), "scheme": ("ring",), "microbatches": (16,), "loss_chunk_tokens": (2048,)}
+    fixed = Filters(**one, bidirectional=("off",), collective_matmul=("off",))
+    request = REQUEST.model_copy(update={"filters": fixed})
+    start = price(request, START.model_copy(update={"scheme": "ring"}))
+    tuned = tune(replace(bench, request=request), [start], Budget(trials=5), stage="modelled", url=url(tmp_path))
+    assert [one["outcome"] for one in tuned.history] == ["kept"]
+
+
+def test_tiles_are_tried_where_the_kernel_has_some():
+    def named(hw):
+        names = []
+
+        def first(name, values):
+            names.append(name.rpartition(": ")[2])
+            return values[0]
+
+        machine = catalog.hardware(hw)
+        request = REQUEST.model_copy(update={"hardware": machine, "budget_bytes": machine.usable_bytes})
+        base = Strategy(mesh=Mesh(fsdp=32), backend=machine.backends[0])
+        TuningSpace((base,), request, "0.10.1", measured=True).suggest(first)
+        return names
+
+    assert "attention_block" in named("tpu-v5p-64")
+    assert "attention_block" not in named("gb200-nvl72")
+
+
 def test_a_strategy_and_its_parameters_are_each_others_inverse():
-    parameters = parameters_of(START, [START], REQUEST, jax="0.10.1")
+    parameters = space(START).parameters_of(START)
     assert parameters is not None
-    assert suggest(lambda name, values: parameters[name], [START], REQUEST, jax="0.10.1") == START
+    assert space(START).suggest(lambda name, values: parameters[name]) == START
 
 
 def test_nothing_that_fits_is_nothing_to_tune(bench, tmp_path):
