@@ -45,10 +45,11 @@ def _beside(q: Float[Array, "B T N H"], segments: Segments | None) -> tuple[Floa
 def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
     """What keeps a query from keys of other documents: a score so low that its weight is 0, for all heads alike.
 
-    Not minus infinity: a query that sees no key of the chunk would get no number.
+    Not minus infinity: a query that sees no key of the chunk would get no number. A product, for the two constants that a
+    choice is between would be arrays of T x S, which jax makes once for all layers and keeps.
     """
-    same = segments.q[:, :, None] == segments.kv[:, None]
-    return jnp.where(same, 0, HIDDEN).astype(dtype)[:, None]
+    different = segments.q[:, :, None] != segments.kv[:, None]
+    return (different.astype(dtype) * jnp.asarray(HIDDEN, dtype))[:, None]
 
 
 class CudnnKernel:

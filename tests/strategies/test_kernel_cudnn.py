@@ -4,10 +4,15 @@ import inspect
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
 from jax._src.cudnn import fused_attention_stablehlo as fused
+from test_documents import tokens
 
-from strategies.kernels.cudnn import CudnnKernel
-from strategies.kernels.interface import Attended
+from strategies.kernels.blockwise import BlockwiseKernel
+from strategies.kernels.cudnn import CudnnKernel, _bias
+from strategies.kernels.interface import Attended, Segments
+from strategies.schemes.merge import Merged
 
 OPERANDS = ["query", "key", "value", "bias", "q_seqlen", "kv_seqlen", "q_offsets", "kv_offsets", "page_table_k", "page_table_v"]
 PARAMETERS = ["scale", "seed", "dropout_rate", "variadic_args", "mask_type", "layout", "sliding_window_length"]
@@ -34,3 +39,42 @@ def test_shapes_and_dtypes():
     attended, gradients = jax.eval_shape(both, q, kv)
     assert attended == Attended(q, jax.ShapeDtypeStruct((2, 6, 256), jnp.float32))
     assert gradients == (q, kv)
+
+
+def test_documents_are_a_bias():
+    q, kv = jax.ShapeDtypeStruct((2, 256, 6, 128), jnp.bfloat16), jax.ShapeDtypeStruct((2, 2, 128, 2, 128), jnp.bfloat16)
+    ids = Segments(jax.ShapeDtypeStruct((2, 256), jnp.int32), jax.ShapeDtypeStruct((2, 128), jnp.int32))
+    attended = jax.eval_shape(lambda *given: CudnnKernel().forward(*given[:2], mask="full", segments=given[2]), q, kv, ids)
+    assert attended == Attended(q, jax.ShapeDtypeStruct((2, 6, 256), jnp.float32))
+    bias = np.asarray(_bias(Segments(jnp.array([[0, 0, 1]]), jnp.array([[0, 1]])), jnp.bfloat16), np.float64)
+    assert bias.tolist() == [[[[0, -(2.0**41)], [0, -(2.0**41)], [-(2.0**41), 0]]]]
+    assert np.exp(bias.min() + 1e6) == 0  # and no number that a softmax cannot take
+
+
+def two_chunks(kernel, dtype, layout):
+    """Output, log-sum-exp and gradients of queries that see a chunk before their own, where they share a document with it."""
+    q, kv, do, segments = tokens(keys=128, layout=layout)
+    q, kv, do = (x.astype(dtype) for x in (q, kv, do))
+    own = Segments(segments.q, segments.q)
+    merged = Merged.of(kernel.forward(q, kv, mask="causal", segments=own))
+    attended = Attended(*merged.with_chunk(kernel.forward(q, kv, mask="full", segments=segments)))
+    seen = Attended(attended.o.astype(dtype), attended.lse)
+    parts = [
+        kernel.backward(q, kv, attended=seen, do=do, mask=mask, segments=ids)
+        for mask, ids in (("causal", own), ("full", segments))
+    ]
+    return [*attended, *(part for gradients in parts for part in gradients)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["crossing", "short", "whole"])
+def test_documents_on_a_gpu_are_those_of_fp32(layout):
+    if jax.default_backend() != "gpu":
+        pytest.skip("no GPU is here")
+    with jax.default_matmul_precision("highest"):
+        wanted = two_chunks(BlockwiseKernel(), jnp.float32, layout)
+    rounded = two_chunks(BlockwiseKernel(), jnp.bfloat16, layout)
+    got = two_chunks(CudnnKernel(), jnp.bfloat16, layout)
+    for exact, plain, ours in zip(wanted, rounded, got, strict=True):
+        errors = [np.linalg.norm(np.asarray(one, np.float64) - exact) / np.linalg.norm(exact) for one in (ours, plain)]
+        assert errors[0] < 2 * errors[1] + 1e-6

@@ -10,6 +10,13 @@ from on_target import compiled, needs_gpu_compiler, needs_tpu_compiler
 
 from planner.measure.schedulers import scheduler_options
 
+from cost_models.estimate import estimate
+from cost_models.setting import Setting
+from cost_models.table import StrategyTable
+from lcplan.catalog import hardware, model
+from lcplan.strategy import Strategy
+from lcplan.workload import Workload
+
 GIB = 2**30
 
 
@@ -176,3 +183,19 @@ def test_offloading_on_a_gb200_leaves_hops_beside_kernels_and_reads_when_it_need
     written, *read = got["products_beside_host_copies"]
     assert max(written) >= 4
     assert max(count for counts in read for count in counts) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.gpu_target
+@needs("jax_cuda12_plugin", "nvidia.cudnn")
+def test_documents_keep_cudnn_and_one_bias():
+    """A bias of 16384 x 16384 at a time and ids once: no constant of that size, no second copy."""
+    strategy = {"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"}
+    got = compiled(model="llama3-8b", strategy=strategy, document_len=8192)
+    assert got["kernels"] == ["cudnn"]
+    assert ["all-gather", "context", 4 * 262144, 1] in got["collectives"]
+    machine = hardware("gb200-nvl72")
+    work = Workload(seq_len=262144, global_batch=1, document_len=8192)
+    setting = Setting(model("llama3-8b"), machine, work, machine.usable_bytes)
+    law = estimate(setting, StrategyTable.from_strategies([Strategy.model_validate(strategy)])).total_bytes[0]
+    assert got["argument_bytes"] + got["temp_bytes"] == pytest.approx(law, rel=0.05)
