@@ -136,10 +136,10 @@ class StepWork:
         widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
-        copies = expert_copy_bytes(layout, which)
-        merges = merge_bytes(layout, self.forward_attention)
-        traffic = layout.activation_bytes * (stream + widths) + merges + copies
-        return self._memory(traffic, FORWARD_KERNELS) + row_move_seconds(layout)
+        traffic = layout.activation_bytes * (stream + widths) + merge_bytes(layout, self.forward_attention)
+        if layout.setting.model.routed is None:
+            return self._memory(traffic, FORWARD_KERNELS)
+        return self._memory(traffic + expert_copy_bytes(layout, which), FORWARD_KERNELS) + row_move_seconds(layout)
 
     @cached_property
     def layer_forward_memory(self) -> Floats:
