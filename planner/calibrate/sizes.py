@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lcplan.hardware import HardwareSpec
+from lcplan.strategy import HOST_ATTENTION_BLOCK
 
 Probe = dict[str, Any]
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
@@ -23,6 +24,8 @@ class Sizes:
     """Query heads, KV heads, features of a head."""
     copy_bytes: int
     messages: tuple[int, ...]
+    block: int = 0
+    """Tiles of attention, as the grid has them."""
 
 
 _LLAMA = ((8192, 4096, 6144), (8192, 4096, 4096), (8192, 4096, 28672), (8192, 14336, 4096), (2048, 4096, 16032))
@@ -39,6 +42,7 @@ SIZES = {
         heads=(8, 4, 32),
         copy_bytes=2**25,
         messages=(2**14, 2**20),
+        block=HOST_ATTENTION_BLOCK,
     ),
 }
 """The host's are those of the tiny models that it can train, in fp32, since a host emulates bf16."""
@@ -72,5 +76,6 @@ def _attention(sizes: Sizes, tokens: int, *, backward: bool) -> Probe:
         "heads": [heads, kv_heads, head_dim],
         "dtype": sizes.dtype,
         "kernel": sizes.kernel,
+        "block": sizes.block,
         "backward": backward,
     }

@@ -50,12 +50,14 @@ def _host(size_bytes: int) -> dict[str, Any]:
     return _timed(lambda: jax.device_put(data, device))
 
 
-def _attention(tokens: int, heads: tuple[int, int, int], *, dtype: str, kernel: str, backward: bool) -> dict[str, Any]:
+def _attention(
+    tokens: int, heads: tuple[int, int, int], *, dtype: str, kernel: str, block: int, backward: bool
+) -> dict[str, Any]:
     """One whole (unmasked) chunk a device: what a ring's later steps run. Heads: of queries, of keys, features of one."""
     from strategies.kernels import chunk_kernel
     from strategies.kernels.interface import Attended
 
-    chunk = chunk_kernel(kernel)  # type: ignore[arg-type]  # a name from the plan
+    chunk = chunk_kernel(kernel, block=block)  # type: ignore[arg-type]  # a name from the plan
     query, key, width = heads
     q, kv = _everywhere((1, tokens, query, width), dtype), _everywhere((2, 1, tokens, key, width), dtype)
     forward = _each(lambda q, kv: tuple(x[None] for x in chunk.forward(q[0], kv[0], mask="full")))

@@ -8,9 +8,10 @@ from planner.calibrate import run
 from planner.calibrate.run import calibrate
 from planner.measure.toolchain import probe
 
+HOSTS = {"kernel": "blockwise"}
 SMALL = [
     {"kind": "gemm", "rows": 64, "inner": 64, "columns": 64, "dtype": "float32"},
-    {"kind": "attention", "tokens": 64, "heads": [2, 1, 8], "dtype": "float32"} | {"kernel": "blockwise", "backward": True},
+    {"kind": "attention", "tokens": 64, "heads": [2, 1, 8], "dtype": "float32"} | HOSTS | {"block": 32, "backward": True},
     {"kind": "copy", "size_bytes": 2**16},
     {"kind": "host", "size_bytes": 2**16},
     *(
@@ -18,7 +19,7 @@ SMALL = [
         for op in ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
         for size in (2**10, 2**18)
     ),
-    {"kind": "attention", "tokens": 64, "heads": [3, 2, 8], "dtype": "float32"} | {"kernel": "blockwise", "backward": False},
+    {"kind": "attention", "tokens": 64, "heads": [3, 2, 8], "dtype": "float32"} | HOSTS | {"block": 0, "backward": False},
 ]
 
 

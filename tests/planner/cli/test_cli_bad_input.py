@@ -8,6 +8,11 @@ import pytest
 SEARCH = ("search", "--model", "llama3-8b", "--seq", "256k", "--hw", "gb200-nvl72", "--stages", "modelled")
 ESTIMATE = ("estimate", "--model", "llama3-8b", "--seq", "256k", "--hw", "gb200-nvl72")
 
+SAMPLE = (
+    *("search", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--stages", "modelled"),
+    *("--workload", "sample", "--prompt", "256", "--generate", "256", "--batch", "16"),
+)
+
 
 def _with(arguments, **changes):
     changed = list(arguments)
@@ -40,6 +45,10 @@ CASES = [
     (_with(SEARCH, mesh="contxt=8"), "contxt", "context"),
     (_with(SEARCH, study="ftp://x"), "ftp://x", "sqlite:///FILE"),
     (_with(SEARCH, toolchain="no/such/python"), "no/such/python", "path of an executable"),
+    (_with(SEARCH, tune="many"), "--tune 'many' is no budget", "5min"),
+    (_with(SEARCH, attention_block="-1"), "--attention-block: '-1' is not a whole number", "whole number"),
+    (_with(ESTIMATE, mesh="context=8", attention_block="256"), "kernel cudnn chooses its own tiles", "attention_block=0"),
+    (_with(SAMPLE, tune="5"), "--tune with --workload sample", "--workload train"),
     (_with(SEARCH, microbatches="0"), "microbatches", "whole number above zero"),
     (_with(ESTIMATE, mesh="context=7"), "context=7 does not divide seq_len=262144", "powers of two"),
     (_with(ESTIMATE, mesh="context=16,tensor=64"), "takes 1024 devices", "has 72"),
