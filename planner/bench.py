@@ -37,10 +37,9 @@ class Bench:
             No step computes it; what of it not.
         """
         model = self.request.model
-        missing = model.not_built or ("sliding windows",) * model.windows_within(self.request.workload.seq_len)
-        if missing:
+        if model.not_built:
             raise BadInputError(
-                f"{model.name} is priced by the laws, but no step computes its {', '.join(missing)}, so there is"
+                f"{model.name} is priced by the laws, but no step computes its {', '.join(model.not_built)}, so there is"
                 " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
             )
 

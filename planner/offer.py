@@ -99,7 +99,7 @@ def default_stage(request: SearchRequest) -> Stage:
 
     Modelled where no step computes the model.
     """
-    if request.model.not_built or request.model.windows_within(request.workload.seq_len):
+    if request.model.not_built:
         return "modelled"
     wanted = request.devices or request.hardware.devices
     return "timed" if devices_at_hand(request.hardware) >= wanted else "compiled"

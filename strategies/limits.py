@@ -19,7 +19,7 @@ def check(spec: StepSpec) -> None:
     BadInputError
         One line for each limit that the spec is against.
     """
-    problems = [*_mesh(spec), *_exchange(spec), *_ring(spec), *_global_view(spec), *_features(spec)]
+    problems = [*_mesh(spec), *_exchange(spec), *_ring(spec), *_global_view(spec), *_windows(spec), *_features(spec)]
     if problems:
         raise BadInputError(problems)
 
@@ -106,6 +106,26 @@ def _global_view(spec: StepSpec) -> Iterator[str]:
         )
 
 
+def _windows(spec: StepSpec) -> Iterator[str]:
+    """Windows that are shorter than the sequence, of all layers or of some."""
+    model, strategy, workload = spec.model, spec.strategy, spec.workload
+    if len(model.layer_kinds) > 1 and strategy.sharding_mode != "manual":
+        yield f"sharding_mode={strategy.sharding_mode}: layers of {model.name} are of several kinds; use manual"
+    if not model.windows_within(workload.seq_len):
+        return
+    window, context = model.sliding_window, strategy.mesh.context
+    what = f"sliding_window={window} tokens of {model.name}"
+    if workload.document_len is not None:
+        yield f"{what} with document_len={workload.document_len}: windows inside documents are not built; leave one out"
+    if context == 1:
+        return
+    if strategy.scheme == "ulysses-ring":
+        yield f"{what} with scheme ulysses-ring: only ring, ring-zigzag, all-gather and ulysses have windows; use one of them"
+    half = workload.seq_len // (2 * context)
+    if strategy.scheme in {"ring-zigzag", "all-gather"} and window is not None and window - 1 > half:
+        yield f"{what} reaches beyond a half chunk of {half} tokens; use scheme ring, or fewer context ranks"
+
+
 def _features(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
     if model.experts is None and strategy.mesh.expert > 1:
@@ -120,11 +140,6 @@ def _features(spec: StepSpec) -> Iterator[str]:
         yield f"model {model.name} is counted, not planned; what the step does not have: {', '.join(model.not_planned)}"
     if model.mlp == "plain":
         yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
-    if model.sliding_window is not None and model.sliding_window < spec.workload.seq_len:
-        yield (
-            f"model {model.name}: sliding_window={model.sliding_window} tokens is shorter than seq_len={spec.workload.seq_len};"
-            " the step attends to the whole sequence"
-        )
     if strategy.collective_matmul != "off" and strategy.sharding_mode != "manual":
         yield (
             f"collective_matmul={strategy.collective_matmul} is built for sharding_mode=manual, not {strategy.sharding_mode};"

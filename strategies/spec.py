@@ -60,6 +60,12 @@ class StepSpec:
         return self.workload.seq_len // self.strategy.mesh.context
 
     @property
+    def window(self) -> int | None:
+        """Tokens that a query sees, where that is less than the sequence; of a model whose layers are all alike."""
+        window = self.model.sliding_window
+        return None if window is None or window >= self.workload.seq_len else window
+
+    @property
     def kv_replicated(self) -> bool:
         """Whether tensor ranks outnumber the KV heads, so that ``tensor / K`` neighbours share one."""
         return self.strategy.mesh.tensor > self.model.kv_heads

@@ -71,7 +71,29 @@ def _say_reach(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _kinds(setting: Setting, table: StrategyTable) -> Mask:
+    several = len(setting.model.layer_kinds) > 1
+    return np.asarray(several & (table.sharding_mode != code("sharding_mode", "manual")))
+
+
+def _say_kinds(setting: Setting, strategy: Strategy) -> str:
+    return f"sharding_mode={strategy.sharding_mode}: layers of {setting.model.name} are of several kinds; use manual"
+
+
+def _documents(setting: Setting, table: StrategyTable) -> Mask:
+    return np.full(len(table), setting.workload.document_len is not None and bool(_longest(setting)))
+
+
+def _say_documents(setting: Setting, _: Strategy) -> str:
+    return (
+        f"the window of {_longest(setting)} tokens of {setting.model.name} inside packed documents is not built; leave "
+        "--document-len out"
+    )
+
+
 WINDOW_RULES: tuple[Rule, ...] = (
+    Rule("window-documents", "mesh", _documents, _say_documents),
+    Rule("layer-kinds", "knob", _kinds, _say_kinds),
     Rule("window-balance", "knob", _uneven, _say_uneven),
     Rule("window-groups", "knob", _groups, _say_groups),
     Rule("window-reach", "knob", _reach, _say_reach),

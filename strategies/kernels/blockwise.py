@@ -27,6 +27,8 @@ class BlockwiseKernel:
 
     query_block: int = ATTENTION_BLOCK
     key_block: int = 2 * ATTENTION_BLOCK
+    window: int | None = None
+    """Keys up to its own that a query sees under a causal mask; blocks out of every query's window are not visited."""
 
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
@@ -100,7 +102,8 @@ class BlockwiseKernel:
         )
 
     def _tiles(self, queries: int, keys: int, *, mask: Mask, segments: Segments | None) -> Tiles:
-        return Tiles(_divisor(queries, self.query_block), _divisor(keys, self.key_block), mask, segments)
+        sizes = _divisor(queries, self.query_block), _divisor(keys, self.key_block)
+        return Tiles(*sizes, mask, segments, self.window, before=0 if mask == "full" else keys - queries)
 
 
 def _divisor(length: int, largest: int) -> int:

@@ -6,6 +6,7 @@ The primitives underneath take both. A test pins their signatures, so that a jax
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from inspect import signature
 from math import sqrt
 from typing import Any
@@ -23,7 +24,7 @@ HIDDEN = -(2.0**41)
 _MASKS = {"full": fused.MaskType.NO_MASK, "causal": fused.MaskType.CAUSAL}
 
 
-def _parameters(q: Float[Array, "B T N H"], mask: Mask, segments: Segments | None) -> dict[str, Any]:
+def _parameters(q: Float[Array, "B T N H"], mask: Mask, *, segments: Segments | None, window: int | None) -> dict[str, Any]:
     return {
         "scale": 1 / sqrt(q.shape[-1]),
         "seed": 0,
@@ -31,7 +32,7 @@ def _parameters(q: Float[Array, "B T N H"], mask: Mask, segments: Segments | Non
         "variadic_args": (segments is not None, False),  # a bias where there are documents, never its gradient
         "mask_type": _MASKS[mask],
         "layout": fused.AttentionLayout.BTNH.value,
-        "sliding_window_length": None,
+        "sliding_window_length": window,
         **_NEWER,
     }
 
@@ -52,21 +53,33 @@ def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
     return (different.astype(dtype) * jnp.asarray(HIDDEN, dtype))[:, None]
 
 
+def _padded(x: Float[Array, "B T ..."], rows: int) -> Float[Array, "B S ..."]:
+    """``rows`` of zeros before the queries, or before what goes with them."""
+    return jnp.pad(x, ((0, 0), (rows, 0), *((0, 0),) * (x.ndim - 2))) if rows else x
+
+
+@dataclass(frozen=True)
 class CudnnKernel:
     """cuDNN: 16-bit inputs, head dims up to 128 (256 on Hopper and later) in multiples of 8.
 
     Documents are a bias, as jax's own masks are: 2 B T S bytes, of lengths that are even, and no tile is left out for it.
     (Its packed layout takes a fixed number of documents, and that many times the log-sum-exps.)
+
+    A window goes with as many queries as keys: zeros stand for the queries of keys before the first query's own. What they
+    attend to is cut off, and with cotangents of zero they add nothing to any gradient.
     """
+
+    window: int | None = None
 
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
     ) -> Attended:
         """Output and softmax statistics, which cuDNN keeps as log-sum-exp when it trains."""
-        o, lse = fused._dot_product_attention_fwd_p_wrapper.bind(
-            q, kv[0], kv[1], *_beside(q, segments), **_parameters(q, mask, segments), is_training=True
-        )
-        return Attended(o, lse)
+        rows = self._rows(q, kv)
+        how = _parameters(q, mask, segments=segments, window=self.window)
+        operands = _padded(q, rows), kv[0], kv[1], *_beside(q, segments)
+        o, lse = fused._dot_product_attention_fwd_p_wrapper.bind(*operands, **how, is_training=True)
+        return Attended(o[:, rows:], lse[:, :, rows:])
 
     def backward(
         self,
@@ -79,7 +92,13 @@ class CudnnKernel:
         segments: Segments | None = None,
     ) -> Gradients:
         """One fused call; cuDNN forms rowsum(do * o) itself."""
-        dq, dk, dv = fused._dot_product_attention_bwd_p_wrapper.bind(
-            q, kv[0], kv[1], *_beside(q, segments), attended.lse, attended.o, do, **_parameters(q, mask, segments)
-        )
-        return Gradients(dq, jnp.stack([dk, dv]))
+        rows = self._rows(q, kv)
+        lse = jnp.pad(attended.lse, ((0, 0), (0, 0), (rows, 0))) if rows else attended.lse
+        operands = _padded(q, rows), kv[0], kv[1], *_beside(q, segments), lse, _padded(attended.o, rows), _padded(do, rows)
+        how = _parameters(q, mask, segments=segments, window=self.window)
+        dq, dk, dv = fused._dot_product_attention_bwd_p_wrapper.bind(*operands, **how)
+        return Gradients(dq[:, rows:], jnp.stack([dk, dv]))
+
+    def _rows(self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"]) -> int:
+        """Keys before the first query's own; without a window they are whole chunks, which need no zeros."""
+        return 0 if self.window is None else kv.shape[2] - q.shape[1]

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, Protocol
 from jaxtyping import Array, Float, Int
 
 Mask = Literal["full", "causal"]
-"""``causal``: query i attends to keys 0..i, with as many keys as queries. ``full``: to all."""
+"""``causal``: query i attends to keys 0..i, with as many keys as queries; of more keys S than queries T, which a kernel with a
+window takes, to keys up to S - T + i. ``full``: to all."""
 
 
 class Segments(NamedTuple):

@@ -53,10 +53,40 @@ class _CausalMask(masks.CausalMask):
         return super().__getitem__(tile)
 
 
-def _kernel(q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, block: int, interpret: bool) -> Any:
-    """Masks become a table of tiles, so a full and a causal chunk are the same kernel with another table."""
+class _WindowMask(masks.LocalMask):
+    """jax's mask of a window, the queries aligned with the last keys, which answers as ``_CausalMask`` does."""
+
+    def __init__(self, shape: tuple[int, int], window: int) -> None:
+        super().__init__(shape, (window - 1, 0), shape[1] - shape[0])
+
+    def __getitem__(self, tile: tuple[slice, slice]) -> Bool[np.ndarray, "T S"]:
+        queries, keys = tile
+        least, most = (at + self.offset - key for at, key in ((queries.start, keys.stop - 1), (queries.stop - 1, keys.start)))
+        if least >= 0 and most <= self.window_size[0]:
+            return np.ones((1, 1), bool)
+        if most < 0 or least > self.window_size[0]:
+            return np.zeros((1, 1), bool)
+        return super().__getitem__(tile)
+
+
+def _mask(shape: tuple[int, int], mask: Mask, *, window: int | None) -> Any:
+    if mask == "full":
+        return masks.FullMask(shape)
+    return _CausalMask(shape) if window is None else _WindowMask(shape, window)
+
+
+def _kernel(
+    q: Float[Array, "B T N H"],
+    kv: Float[Array, "2 B S K H"],
+    *,
+    mask: Mask,
+    block: int,
+    window: int | None,
+    interpret: bool,
+) -> Any:
+    """Masks become a table of tiles, so a full, a causal and a windowed chunk are the same kernel with another table."""
     shape = q.shape[1], kv.shape[2]
-    one = _CausalMask(shape) if mask == "causal" else masks.FullMask(shape)
+    one = _mask(shape, mask, window=window)
     return splash.make_splash_mha(
         masks.MultiHeadMask([one] * q.shape[2]),
         block_sizes=_sizes(*shape, block),
@@ -88,15 +118,16 @@ class SplashKernel:
     ``interpret`` runs them on any device, slowly, for tests.
     """
 
-    def __init__(self, block: int = ATTENTION_BLOCK, *, interpret: bool = False) -> None:
+    def __init__(self, block: int = ATTENTION_BLOCK, *, interpret: bool = False, window: int | None = None) -> None:
         self._block = block
         self._interpret = interpret
+        self._window = window
 
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
     ) -> Attended:
         """Output and log-sum-exp over this chunk alone, one sequence at a time."""
-        kernel = _kernel(q, kv, mask=mask, block=self._block, interpret=self._interpret)
+        kernel = _kernel(q, kv, mask=mask, block=self._block, window=self._window, interpret=self._interpret)
         o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), _ids(segments))
         return Attended(_heads_first(o), lse)
 
@@ -111,7 +142,7 @@ class SplashKernel:
         segments: Segments | None = None,
     ) -> Gradients:
         """Two kernels: gradients of queries, and of keys and values summed over their query heads."""
-        kernel = _kernel(q, kv, mask=mask, block=self._block, interpret=self._interpret)
+        kernel = _kernel(q, kv, mask=mask, block=self._block, window=self._window, interpret=self._interpret)
         rule = partial(splash._splash_attention_bwd, **kernel.kwargs)
 
         def one(q: Array, kv: tuple[Array, Array], ids: Any, attended: Attended, do: Array) -> tuple[Array, Array, Array]:

@@ -28,6 +28,10 @@ class Tiles:
     key: int
     mask: Mask
     segments: Segments | None = None
+    window: int | None = None
+    """Keys up to its own that a query sees under a causal mask; None: all."""
+    before: int = 0
+    """Keys before the first query's own."""
 
     def queries(self, x: Float[Array, "B T N H"], heads: int) -> Float[Array, "i B t K G H"]:
         """Query blocks, outermost; the heads by the KV head that they attend to."""
@@ -51,19 +55,30 @@ class Tiles:
             scores = jnp.where((q_ids[:, :, None] == kv_ids[:, None])[:, None, None], scores, MASKED)
         if self.mask == "full":
             return scores
-        query_index = at[0] * self.query + jnp.arange(self.query)
+        query_index = self.before + at[0] * self.query + jnp.arange(self.query)
         key_index = at[1] * self.key + jnp.arange(self.key)
-        return jnp.where(query_index[:, None] >= key_index, scores, MASKED)
+        seen = query_index[:, None] >= key_index
+        if self.window is not None:
+            seen &= query_index[:, None] - key_index < self.window
+        return jnp.where(seen, scores, MASKED)
 
     def keys_seen(self, i: Array, keys: int) -> Span:
         """Key blocks that query block i attends to, of ``keys`` tokens."""
-        end = keys // self.key if self.mask == "full" else (i * self.query + self.query - 1) // self.key + 1
-        return self._shared((0, end), "queries", i)
+        if self.mask == "full":
+            return self._shared((0, keys // self.key), "queries", i)
+        first = self.before + i * self.query
+        start = 0 if self.window is None else jnp.maximum(first - self.window + 1, 0) // self.key
+        return self._shared((start, (first + self.query - 1) // self.key + 1), "queries", i)
 
     def queries_seen(self, j: Array, blocks: int) -> Span:
         """Query blocks of ``blocks`` that attend to key block j."""
-        start = 0 if self.mask == "full" else j * self.key // self.query
-        return self._shared((start, blocks), "keys", j)
+        if self.mask == "full":
+            return self._shared((0, blocks), "keys", j)
+        start = jnp.maximum(j * self.key - self.before, 0) // self.query
+        if self.window is None:
+            return self._shared((start, blocks), "keys", j)
+        last = (j + 1) * self.key - 1 + self.window - 1 - self.before  # the last query that sees the block's last key
+        return self._shared((start, jnp.clip(last // self.query + 1, 0, blocks)), "keys", j)
 
     def _shared(self, span: Span, whose: str, index: Array) -> Span:
         """``span`` without what lies before the first, or after the last block that shares a document with block ``index``."""

@@ -71,17 +71,24 @@ def _attention(layer: Params, h: jax.Array, model: ModelSpec, ids: np.ndarray) -
         q, k, v = q + layer["query_bias"], k + layer["key_value_bias"][0], v + layer["key_value_bias"][1]
     if model.qk_norm:
         q, k = _norm(q, layer["query_norm"], model), _norm(k, layer["key_norm"], model)
-    o = naive_attention(_rotate(q, model), _rotate(k, model), v, ids)
+    o = naive_attention(_rotate(q, model), _rotate(k, model), v, ids, window=model.sliding_window)
     x = jnp.einsum("btnh,dnh->btd", o, layer["out"])
     return x + layer["out_bias"] if model.out_bias else x
 
 
-def naive_attention(q: jax.Array, k: jax.Array, v: jax.Array, ids: np.ndarray | None = None) -> jax.Array:
-    """Causal softmax attention with every key and value head repeated for its group of query heads, inside each of ``ids``."""
+def naive_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, ids: np.ndarray | None = None, *, window: int | None = None
+) -> jax.Array:
+    """Causal softmax attention with every key and value head repeated for its group of query heads, inside each of ``ids``.
+
+    With ``window`` a query sees its own key and those before it, so many in all.
+    """
     group, length = q.shape[2] // k.shape[2], q.shape[1]
     k, v = jnp.repeat(k, group, axis=2), jnp.repeat(v, group, axis=2)
     scores = jnp.einsum("btnh,bsnh->bnts", q, k) / sqrt(q.shape[-1])
     seen = np.tri(length, dtype=bool)
+    if window is not None:
+        seen &= ~np.tri(length, k=-window, dtype=bool)
     if ids is not None:
         seen = (seen & (ids[:, :, None] == ids[:, None]))[:, None]
     scores = jnp.where(seen, scores, -jnp.inf)
