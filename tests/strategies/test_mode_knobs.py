@@ -47,6 +47,7 @@ WALKED: dict[str, list[Point]] = {
 ELSEWHERE = {
     "mesh": "varied by the others",
     "ulysses": "walked with its scheme",
+    "attention_block": "tiles of a kernel, inside the island that all modes share",
     "backend": "options of the compiler",
     "scheduler": "options of the compiler",
     "moments_dtype": "the optimizer, which all modes share",
