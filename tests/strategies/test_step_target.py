@@ -8,14 +8,13 @@ import pytest
 from as_listed import assert_as_listed, listed
 from on_target import compiled, needs_gpu_compiler, needs_tpu_compiler
 
-from planner.measure.schedulers import scheduler_options
-
 from cost_models.estimate import estimate
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
+from planner.measure.schedulers import scheduler_options
 
 GIB = 2**30
 
@@ -187,7 +186,7 @@ def test_offloading_on_a_gb200_leaves_hops_beside_kernels_and_reads_when_it_need
 
 @pytest.mark.slow
 @pytest.mark.gpu_target
-@needs("jax_cuda12_plugin", "nvidia.cudnn")
+@needs_gpu_compiler
 def test_documents_keep_cudnn_and_one_bias():
     """A bias of 16384 x 16384 at a time and ids once: no constant of that size, no second copy."""
     strategy = {"mesh": {"context": 16, "tensor": 2}, "scheme": "ring-zigzag", "remat": "full"}
