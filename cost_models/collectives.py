@@ -12,6 +12,7 @@ from cost_models.expert_collectives import expert_terms
 from cost_models.flops import recomputed_matrix_parameters
 from cost_models.layout import Floats, Layout
 from cost_models.setting import Setting
+from cost_models.state import optimizer_shards
 from cost_models.table import StrategyTable
 from cost_models.term import Term, merged, on
 from lcplan.collective import CollectiveUse
@@ -185,7 +186,7 @@ def _gradients(layout: Layout) -> list[Term]:
     if program.optimizer_over == "weights":
         return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
     updated = layout.activation_bytes * elements
-    inside = np.where(layout.optimizer_shards < layout.members(axes), 0.0, once)
+    inside = np.where(optimizer_shards(layout) < layout.members(axes), 0.0, once)
     return [
         Term("all-reduce", axes, "gradients", size, once - inside, "exposed"),
         Term("reduce-scatter", axes, "gradients", size, inside, "exposed"),

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.kept_tensors import KeptTensors
 from cost_models.setting import Setting
-from cost_models.table import DTYPES, REMATS, SCHEME_CODES, StrategyTable
-from lcplan.remat import LAYER_IN, NAMED_TENSORS, REMAT_POLICIES
+from cost_models.table import DTYPES, SCHEME_CODES, StrategyTable
 from lcplan.strategy import AXES, AxisName, Scheme
 
 Floats = NDArray[np.float64]
@@ -20,16 +20,6 @@ Bools = NDArray[np.bool_]
 Column = TypeVar("Column", bound="NDArray[Any]")
 
 _DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
-_SAVED_BY: dict[str, tuple[int, ...]] = {
-    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy].saved)
-    for tensor in NAMED_TENSORS
-}
-"""Codes of the policies that keep each named tensor, on the device or on the host."""
-_OFFLOADED_BY: dict[str, tuple[int, ...]] = {
-    tensor: tuple(code for code, policy in enumerate(REMATS) if tensor in REMAT_POLICIES[policy].offloaded)
-    for tensor in (LAYER_IN, *NAMED_TENSORS)
-}
-"""Codes of the policies that keep each named tensor on the host."""
 
 
 @dataclass(frozen=True)
@@ -150,16 +140,6 @@ class Layout:
     def state_shards(self) -> Floats:
         """Devices over which a matrix and its optimizer state are split: f c e t, an expert's as any other's."""
         return self.weight_shards * self.tensor
-
-    @cached_property
-    def optimizer_shards(self) -> Floats:
-        """Further devices over which the optimizer's work is split: 1, or with a distributed optimizer those of data and, where
-        weights are not split over it, context."""
-        program = self.setting.program
-        if program.optimizer_over == "weights":
-            return np.ones(len(self.table))
-        group = self.data if program.weights_over == "fsdp+context" else self.data * self.context
-        return np.minimum(group, program.optimizer_group or np.inf)
 
     @cached_property
     def sequences(self) -> Floats:
@@ -300,41 +280,23 @@ class Layout:
         return 1.0 + (self.table.bidirectional == 1)
 
     @cached_property
-    def _saves(self) -> dict[str, Bools]:
-        if self.setting.program.saved is not None:
-            return {tensor: np.full(len(self.table), tensor in self.setting.program.saved) for tensor in NAMED_TENSORS}
-        return {tensor: self._under(codes) for tensor, codes in _SAVED_BY.items()}
-
-    @cached_property
     def ring_matmuls(self) -> Bools:
         """Rows whose products over tensor are collective matmuls."""
         return (self.table.collective_matmul > 0) & (self.table.tensor > 1)
 
     @cached_property
-    def _policies(self) -> dict[int, Bools]:
-        return {int(code): self.table.remat == code for code in np.unique(self.table.remat)}
-
-    def _under(self, codes: tuple[int, ...]) -> Bools:
-        """Rows whose policy is one of ``codes``."""
-        chosen = [self._policies[code] for code in codes if code in self._policies]
-        return reduce(np.logical_or, chosen) if chosen else np.zeros(len(self.table), dtype=np.bool_)
-
-    @cached_property
-    def _offloads(self) -> dict[str, Bools]:
-        """By tensor, where any row offloads it."""
-        away = self.setting.program.offloaded
-        found = {tensor: self._under(codes) | (tensor in away) for tensor, codes in _OFFLOADED_BY.items()}
-        return {tensor: rows for tensor, rows in found.items() if rows.any()}
+    def _kept_tensors(self) -> KeptTensors:
+        return KeptTensors(self.table.remat, self.setting.program)
 
     @property
     def offloaded(self) -> tuple[str, ...]:
         """Tensors of a layer that wait in the host's memory in some row."""
-        return tuple(self._offloads)
+        return tuple(self._kept_tensors.offloaded)
 
     def offloads(self, tensor: str) -> Bools:
         """Rows that keep the named tensor of a layer, or ``layer_in``, in the host's memory."""
-        return self._offloads[tensor]
+        return self._kept_tensors.offloaded[tensor]
 
     def saves(self, tensor: str) -> Bools:
         """Rows whose remat policy keeps the named tensor of a layer (lcplan.remat) for the backward pass."""
-        return self._saves[tensor]
+        return self._kept_tensors.saved[tensor]

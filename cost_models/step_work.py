@@ -14,6 +14,7 @@ from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.rates import KERNEL_FLOOR_S, Rates
+from cost_models.state import optimizer_shards
 
 FORWARD_STREAM_PASSES = 9.0
 """Reads and writes of the residual stream in one layer's forward pass: norm r w, residual and norm r r w w, residual r r w."""
@@ -207,7 +208,7 @@ class StepWork:
         if layout is None:
             return np.zeros(len(self.layout.table))
         elements = layout.setting.model.parameters / layout.state_shards
-        update = elements / layout.optimizer_shards * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
+        update = elements / optimizer_shards(layout) * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
         apart = layout.setting.program.gradient_sums == "apart"
         sums = 12.0 * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
         return self._memory(update + sums, 1.0)

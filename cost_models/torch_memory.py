@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cost_models.kept import kept_bytes
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import MEMORY_PARTS, PHASES
+from cost_models.state import optimizer_shards
 from lcplan.remat import LAYER_IN
 
 FP32_BYTES = 4.0
@@ -61,12 +62,12 @@ class TorchMemory:
     def params(self) -> Floats:
         """fp32 weights, split with the optimizer; and those in the compute dtype where they are held beside them."""
         copy = self.layout.activation_bytes if self.layout.setting.program.compute_copy else 0.0
-        return (FP32_BYTES / self.layout.optimizer_shards + copy) * self._elements
+        return (FP32_BYTES / optimizer_shards(self.layout) + copy) * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
         """AdamW's two moments."""
-        return 2.0 * self.layout.moment_bytes * self._elements / self.layout.optimizer_shards
+        return 2.0 * self.layout.moment_bytes * self._elements / optimizer_shards(self.layout)
 
     @cached_property
     def grads(self) -> Floats:
@@ -193,7 +194,7 @@ class TorchMemory:
                 "working_set": attention + operands + 2.0 * self._stream,
                 "kv_ring": self._ring,
             },
-            "update": {"working_set": program.update_bytes * self._elements / layout.optimizer_shards},
+            "update": {"working_set": program.update_bytes * self._elements / optimizer_shards(layout)},
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:

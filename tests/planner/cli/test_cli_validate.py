@@ -28,7 +28,8 @@ def test_the_document_has_the_shape_that_scripts_rely_on(mine):
     (table,) = answer.json["tables"]
     assert {"name", "source", "rows", "pairs", "summary", "fitted_constants"} <= set(table)
     first, second = table["rows"]
-    assert set(first) == {"id", "status", "why", "chosen", "measured", "predicted", "error_ratio"}
+    keys = {"id", "status", "why", "chosen", "measured", "predicted", "error_ratio", "verdict", "contradicted_by"}
+    assert set(first) == keys
     assert (first["status"], first["why"]) == ("modelled", None)
     assert first["error_ratio"]["step_s"] == pytest.approx(first["predicted"]["step_s"] / 1.2 - 1)
     assert (second["status"], second["why"]) == ("not modelled", "pipeline axis: pipe=2")
