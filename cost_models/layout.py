@@ -85,16 +85,10 @@ class Layout:
         """Size of the expert axis."""
         return self.table.expert.astype(np.float64)
 
-    @cached_property
-    def _members(self) -> dict[tuple[AxisName, ...], Floats]:
-        return {}
-
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
         """Devices of a group that ``axes`` span: the product of their sizes."""
-        if axes not in self._members:
-            sizes: list[Floats] = [getattr(self, axis) for axis in axes]
-            self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
-        return self._members[axes]
+        ones = np.ones(len(self.table))
+        return self.once(f"members {axes}", lambda: reduce(np.multiply, (getattr(self, axis) for axis in axes), ones))
 
     def joins(self, axes: tuple[AxisName, ...]) -> Floats:
         """1 where a group of ``axes`` has more than one member, else 0."""

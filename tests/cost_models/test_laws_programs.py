@@ -13,6 +13,7 @@ from cost_models.overlap import behind_backward_seconds
 from cost_models.program import PROGRAMS, Program
 from cost_models.rates import rates_for, rates_of
 from cost_models.setting import Setting
+from cost_models.state import optimizer_shards
 from cost_models.step_time import StepTime
 from cost_models.table import StrategyTable
 from cost_models.unfused import unfused_seconds
@@ -65,7 +66,7 @@ def test_a_distributed_optimizer_scatters_gradients_and_gathers_weights():
     ops = {term.op: float(term.bytes[0]) for term in terms_of(layout) if term.purpose == "gradients" and term.calls[0] > 0}
     assert set(ops) == {"reduce-scatter", "all-gather"}
     assert ops["reduce-scatter"] == 2 * ops["all-gather"]  # fp32 gradients, bf16 weights
-    assert layout.optimizer_shards[0] == 16.0
+    assert optimizer_shards(layout)[0] == 16.0
 
 
 def test_gradients_hide_behind_all_of_the_backward_pass_but_the_last_layer():
