@@ -32,18 +32,32 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
     """
     stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
     token = layout.activation_bytes * layout.tokens
-    model = layout.setting.model
+    model, program = layout.setting.model, layout.setting.program
+    attended = FP32_BYTES * layout.tokens if program.attention_dtype == "fp32" else token
     key, value = model.key_dim / model.head_dim, model.value_dim / model.head_dim
     sizes: dict[str, Floats] = {
-        "query": token * layout.query_width * key,
-        "key": token * layout.kv_width * key,
-        "value": token * layout.kv_width * value,
-        "context": token * layout.query_width * value,
-        "lse": FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim,
+        "query": attended * layout.query_width * key,
+        "key": attended * layout.kv_width * key,
+        "value": attended * layout.kv_width * value,
+        "context": attended * layout.query_width * value,
+        "lse": _weights(layout, attended),
         "attention_out": stream,
         **_fed(layout),
     }
-    return {LAYER_IN: stream, **{name: sizes[name] * layout.saves(name) for name in NAMED_TENSORS}}
+    kept = {LAYER_IN: stream, **{name: sizes[name] * layout.saves(name) for name in NAMED_TENSORS}}
+    if program.runtime == "xla" and program.norms == "kept":
+        everything = np.logical_and.reduce([layout.saves(name) for name in NAMED_TENSORS])
+        kept["norms"] = 2.0 * FP32_BYTES / layout.activation_bytes * stream * everything
+    return kept
+
+
+def _weights(layout: Layout, attended: Floats) -> Floats:
+    """The softmax's output; of fused attention the log-sum-exps that it is made again from."""
+    model, program = layout.setting.model, layout.setting.program
+    heads = layout.query_width / model.head_dim
+    if program.runtime == "xla" and program.attention == "unfused":
+        return attended * heads * layout.local_length * layout.exchange
+    return FP32_BYTES * layout.tokens * heads
 
 
 def _fed(layout: Layout) -> dict[str, Floats]:

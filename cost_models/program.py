@@ -27,6 +27,10 @@ class Program(Frozen):
     attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2``, ``triton``
     and ``cudnn-2025``: older ones. ``unfused``: scores, softmax and weights go through memory."""
+    attention_dtype: Literal["activations", "fp32"] = "activations"
+    """What attention keeps for its backward pass: queries, keys, values and, unfused, the weights."""
+    norms: Literal["made-again", "kept"] = "made-again"
+    """``kept``: where all of a layer is kept, the fp32 input of both norms is too."""
     attention_tile: Annotated[int, Field(gt=0)] | None = None
     """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"

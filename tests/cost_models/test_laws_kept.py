@@ -28,6 +28,16 @@ def test_sizes_by_hand():
     assert kept["gate"] == 0.0  # the policy does not keep it
 
 
+def test_what_a_program_computes_in_fp32_it_keeps_so():
+    fp32 = Program(attention="unfused", attention_dtype="fp32", norms="kept")
+    plain, wide = kept_bytes(layout_of(remat="none")), kept_bytes(layout_of(fp32, remat="none"))
+    assert [wide[name][0] / plain[name][0] for name in ("query", "key", "value", "context", "gate")] == [2, 2, 2, 2, 1]
+    assert wide["lse"][0] == 4 * 32 * 8192 * 8192  # every score's weight in place of log-sum-exps
+    assert wide["norms"][0] == 2 * 4 * 8192 * 4096
+    assert not kept_bytes(layout_of(fp32, remat="full"))["norms"].any()  # remat makes them again
+    assert not kept_bytes(layout_of(fp32, remat="full"))["lse"].any()
+
+
 def test_what_is_offloaded_is_gone_from_the_device_and_not_repeated():
     away = Program(offloaded=("query", "key", "value", "layer_in"))
     here, there = layout_of(), layout_of(away)

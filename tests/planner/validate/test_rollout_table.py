@@ -43,3 +43,13 @@ def test_a_rollout_without_its_prompt_says_so():
     table = table_of({"schema_version": 1, "name": "t", "source": {"title": "t", "where": "w"}, "rows": [row]}, "t.yaml")
     _, path = find_table("seed-s3-lmpo")
     assert "no prompt or no number of generated tokens" in validate(table, path.parent).rows[0].why
+
+
+def test_the_seeds_training_program_runs_out_of_memory_where_it_did():
+    table, path = find_table("seed-s3-lmpo-training")
+    rows = validate(table, path.parent).rows
+    assert {row.id: row.predicted["fits"] for row in rows} == {row.id: row.measured["fits"] for row in rows}
+    assert not all(row.measured["fits"] for row in rows)
+    errors = [row.error_ratio["peak_bytes"] for row in rows if "peak_bytes" in row.error_ratio]
+    assert len(errors) == 3
+    assert max(map(abs, errors)) < 0.15
