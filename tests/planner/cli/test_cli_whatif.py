@@ -42,36 +42,11 @@ def test_max_seq_is_exact_by_estimate(lcplan):
     mesh = ",".join(f"{axis}={size}" for axis, size in strategy["mesh"].items() if axis != "expert")
     knobs = [part for name in ("scheme", "remat", "backend", "microbatches") for part in (f"--{name}", str(strategy[name]))]
     for seq, fits in ((found["seq_len"], True), (found["seq_len"] + found["step"], False)):
-        command = [
-            "estimate",
-            "--model",
-            "llama3-8b",
-            "--hw",
-            "dgx-h100",
-            "--seq",
-            str(seq),
-            "--global-batch",
-            "1",
-            "--mesh",
-            mesh,
-            *knobs,
-        ]
-        estimate = lcplan(*command, "--format", "json")
+        asked = ("--model", "llama3-8b", "--hw", "dgx-h100", "--seq", str(seq), "--global-batch", "1")
+        estimate = lcplan("estimate", *asked, "--mesh", mesh, *knobs, "--format", "json")
         assert estimate.code == 0
         assert estimate.json["candidate"]["estimate"]["fits"] is fits
-        search = lcplan(
-            "search",
-            "--model",
-            "llama3-8b",
-            "--hw",
-            "dgx-h100",
-            "--seq",
-            str(seq),
-            "--global-batch",
-            "1",
-            "--stages",
-            "modelled",
-        )
+        search = lcplan("search", *asked, "--stages", "modelled")
         assert search.code == (0 if fits else 1)
 
 
