@@ -26,7 +26,7 @@ def space(devices: int) -> StrategyTable:
     codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name not in codes}
     ones = np.ones(ROWS, dtype=np.int64)
     sizes = dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
-    sizes |= {"expert": ones, "ulysses": ones, "moe_room_percent": 200 * ones}
+    sizes |= {"expert": ones, "ulysses": ones, "moe_room_percent": 200 * ones, "attention_block": 0 * ones}
     return StrategyTable(**sizes, microbatches=knob[:, 0], loss_chunk_tokens=knob[:, 1], **codes)
 
 

@@ -35,20 +35,19 @@ class Layout:
     whole: Layout | None = None
     """Of one kind of layers: the whole model's layout. Laws of a layer take layers to be alike, and are summed over kinds."""
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Layout, ...]:
         """Layouts by kind of layers (``ModelSpec.parts``); the layout itself where all are alike."""
-        kinds = self.setting.model.parts
-        if len(kinds) == 1:
-            return (self,)
-        return tuple(Layout(replace(self.setting, model=kind), self.table, whole=self) for kind in kinds)
+        return self._kinds if len(self.setting.model.layer_kinds) > 1 else (self,)  # kept, it would hold itself alive
+
+    @cached_property
+    def _kinds(self) -> tuple[Layout, ...]:
+        return tuple(Layout(replace(self.setting, model=kind), self.table, whole=self) for kind in self.setting.model.parts)
 
     @property
     def outside(self) -> Layout | None:
         """The whole model's layout, where this part answers for what lies outside the layers: the first kind does."""
-        if self.whole is None:
-            return self
-        return self.whole if self.whole.parts[0] is self else None
+        return self if self.whole is None else self.whole if self.whole.parts[0] is self else None
 
     @cached_property
     def _kept(self) -> dict[str, NDArray[Any]]:
@@ -85,10 +84,16 @@ class Layout:
         """Size of the expert axis."""
         return self.table.expert.astype(np.float64)
 
+    @cached_property
+    def _members(self) -> dict[tuple[AxisName, ...], Floats]:
+        return {}
+
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
         """Devices of a group that ``axes`` span: the product of their sizes."""
-        ones = np.ones(len(self.table))
-        return self.once(f"members {axes}", lambda: reduce(np.multiply, (getattr(self, axis) for axis in axes), ones))
+        if axes not in self._members:
+            sizes: list[Floats] = [getattr(self, axis) for axis in axes]
+            self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
+        return self._members[axes]
 
     def joins(self, axes: tuple[AxisName, ...]) -> Floats:
         """1 where a group of ``axes`` has more than one member, else 0."""
@@ -190,9 +195,8 @@ class Layout:
     @cached_property
     def loss_chunk(self) -> Floats:
         """Tokens of a context rank whose logits exist at a time: the chunk or, where that is less, all of them."""
-        if self.setting.program.loss == "whole":
-            return self.tokens
-        return np.minimum(self.table.loss_chunk_tokens, self.tokens)
+        whole = self.setting.program.loss == "whole"
+        return self.tokens if whole else np.minimum(self.table.loss_chunk_tokens, self.tokens)
 
     @cached_property
     def loss_chunks(self) -> Floats:
