@@ -7,8 +7,9 @@ import pytest
 
 from cost_models.estimate import estimate
 from cost_models.setting import Setting
-from cost_models.table import CODES, StrategyTable
+from cost_models.table import CODES, SIZES, StrategyTable
 from lcplan.catalog import hardware, model
+from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 
 ROWS = 200_000
@@ -24,10 +25,10 @@ def space(devices: int) -> StrategyTable:
     mesh, knob = meshes[row // len(knobs)], knobs[row % len(knobs)]
     codes = dict(zip(("scheme", "remat", "backend", "axis_order"), knob[:, 2:].T.astype(np.int8), strict=True))
     codes |= {name: np.zeros(ROWS, dtype=np.int8) for name in CODES if name not in codes}
-    ones = np.ones(ROWS, dtype=np.int64)
-    sizes = dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
-    sizes |= {"expert": ones, "ulysses": ones, "moe_room_percent": 200 * ones, "attention_block": 0 * ones}
-    return StrategyTable(**sizes, microbatches=knob[:, 0], loss_chunk_tokens=knob[:, 1], **codes)
+    sizes = {name: np.full(ROWS, Strategy.model_fields[name].default, dtype=np.int64) for name in SIZES}
+    sizes |= {"microbatches": knob[:, 0], "loss_chunk_tokens": knob[:, 1], "expert": np.ones(ROWS, dtype=np.int64)}
+    sizes |= dict(zip(("data", "fsdp", "context", "tensor"), mesh.T.astype(np.int64), strict=True))
+    return StrategyTable(**sizes, **codes)
 
 
 @pytest.mark.parametrize("machine", ["gb200-nvl72", "dgx-h100x4", "tpu-v5p-64"])

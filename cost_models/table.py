@@ -59,7 +59,8 @@ CODES: dict[str, tuple[object, ...]] = {
 assert tuple(REMAT_POLICIES) == REMATS
 
 _MESH = ("data", "fsdp", "context", "tensor", "expert")
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent")
+SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent")
+"""Columns of whole numbers that are knobs; with ``CODES`` and the mesh, all there are."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class StrategyTable:
     def strategy(self, i: int) -> Strategy:
         """Row ``i`` as a ``Strategy``."""
         chosen = {name: CODES[name][int(getattr(self, name)[i])] for name in CODES}
-        sizes = {name: int(getattr(self, name)[i]) for name in _SIZES}
+        sizes = {name: int(getattr(self, name)[i]) for name in SIZES}
         mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in _MESH})
         return Strategy.model_validate({"mesh": mesh, **sizes, **chosen})
 
@@ -133,7 +134,7 @@ class StrategyTable:
         columns: dict[str, NDArray[np.integer]] = {
             axis: np.array([getattr(s.mesh, axis) for s in strategies], dtype=np.int64) for axis in _MESH
         }
-        columns |= {name: np.array([getattr(s, name) for s in strategies], dtype=np.int64) for name in _SIZES}
+        columns |= {name: np.array([getattr(s, name) for s in strategies], dtype=np.int64) for name in SIZES}
         columns |= {
             name: np.array([codes.index(getattr(s, name)) for s in strategies], dtype=np.int8) for name, codes in CODES.items()
         }

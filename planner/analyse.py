@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cost_models.estimate import EstimateTable, estimate
 from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.table import CODES, SIZES, StrategyTable
 from lcplan.rollout import RlWorkload
 from lcplan.strategy import AXES
 from planner.candidate import Candidate
@@ -136,25 +137,7 @@ def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
 def mesh_table(meshes: Ints) -> StrategyTable:
     """Meshes as rows, with the first value of every knob: mesh rules read the axes alone."""
     rows = len(meshes)
-    axes = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
-    ones, zeros = np.ones(rows, dtype=np.int64), np.zeros(rows, dtype=np.int8)
-    return StrategyTable(
-        **axes,
-        microbatches=ones,
-        loss_chunk_tokens=ones,
-        ulysses=ones,
-        attention_block=ones - 1,
-        scheme=zeros,
-        remat=zeros,
-        backend=zeros,
-        axis_order=zeros,
-        collective_matmul=zeros,
-        gather_dtype=zeros,
-        reduce_dtype=zeros,
-        moments_dtype=zeros,
-        sharding_mode=zeros,
-        scheduler=zeros,
-        bidirectional=zeros,
-        moe_dispatch=zeros,
-        moe_room_percent=ones,
-    )
+    columns: dict[str, Any] = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
+    columns |= {name: np.ones(rows, dtype=np.int64) for name in SIZES}
+    columns |= {name: np.zeros(rows, dtype=np.int8) for name in CODES}
+    return StrategyTable(**columns)
