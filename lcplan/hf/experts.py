@@ -75,8 +75,9 @@ def _qwen2(keys: Keys, layers: int) -> dict[str, Any]:
 
 def _qwen3(keys: Keys, layers: int) -> dict[str, Any]:
     dense = keys.get("mlp_only_layers") or []
-    if dense != list(range(len(dense))):
+    if not isinstance(dense, list) or dense != list(range(len(dense))):
         keys.problems.append(f"mlp_only_layers: {dense!s:.40} is not a run of the first layers")
+        dense = []
     every = _count(keys, "decoder_sparse_step", default=1)
     if dense and every > 1:
         keys.problems.append("mlp_only_layers with decoder_sparse_step above 1 is not modelled")

@@ -49,8 +49,8 @@ def read(file: str, devices: int | None = None) -> Imported:
 def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
     """A section with its keys under their full names: Accelerate takes them with the prefix or without."""
     section = data.get(name) or {}
-    if not isinstance(section, dict):
-        raise BadInputError(f"{file}: {name} is not a mapping")
+    if not isinstance(section, dict) or not all(isinstance(key, str) for key in section):
+        raise BadInputError(f"{file}: {name} is not a mapping of keys to values")
     return {key if key.startswith(prefix) else prefix + key: value for key, value in section.items()}
 
 

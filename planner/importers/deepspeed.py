@@ -27,9 +27,9 @@ def read(file: str, devices: int | None = None) -> Imported:
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
-    stage = int(zero.get("stage", 0))
-    if stage not in STAGES:
-        raise BadInputError(f"{file}: zero_optimization.stage {stage} is none of 0, 1, 2, 3")
+    stage = zero.get("stage", 0)
+    if isinstance(stage, bool | dict | list) or stage not in STAGES:
+        raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
     tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
     batch = _batch(data, file)

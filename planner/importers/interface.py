@@ -11,6 +11,9 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import AxisName
 from planner.trainers import Difference, Job
 
+LARGEST = 2**62
+"""Above any size, rate or count of a configuration."""
+
 
 def nothing_more(_: Job) -> list[Difference]:
     """No difference beyond the trainer's usual ones."""
@@ -51,9 +54,27 @@ def whole(value: Any, key: str, *, file: str) -> int:
     BadInputError
         It is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
-        raise BadInputError(f"{file}: {key}: {value!r} is not a whole number above zero")
+    if not _is_number(value) or value != int(value) or value < 1:
+        raise BadInputError(f"{file}: {key}: {value!r:.60} is not a whole number above zero")
     return int(value)
+
+
+def number(value: Any, key: str, *, file: str) -> float:
+    """A finite number.
+
+    Raises
+    ------
+    BadInputError
+        It is none.
+    """
+    if not _is_number(value):
+        raise BadInputError(f"{file}: {key}: {value!r:.60} is not a number, or beyond any that a configuration means")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Neither text nor true nor false, and finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def refuse_axes(sizes: Mapping[str, Any], *, file: str) -> None:

@@ -11,7 +11,7 @@ from lcplan.errors import BadInputError
 from lcplan.strategy import AXIS_ORDERS, AxisName
 from lcplan.suggest import hint
 from lcplan.textfile import read_yaml
-from planner.importers.interface import Imported, mesh_text, whole
+from planner.importers.interface import Imported, mesh_text, number, whole
 from planner.importers.maxtext_mesh import mesh_sizes, target_of
 from planner.importers.maxtext_model import model_of
 from planner.importers.remat import nearest_superset
@@ -118,8 +118,8 @@ def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int,
         found["seq"] = whole(values["max_target_length"], "max_target_length", file=file)
     if "per_device_batch_size" not in values:
         return found
-    size = values["per_device_batch_size"]
-    if isinstance(size, bool) or not isinstance(size, int | float) or int(devices * size) < 1:
+    size = number(values["per_device_batch_size"], "per_device_batch_size", file=file)
+    if int(devices * size) < 1:
         raise BadInputError(f"{file}: per_device_batch_size={size!r} on {devices} devices is no sequence at all")
     found["global_batch"] = int(devices * size) * steps
     ranks = sizes["data"] * sizes["fsdp"]

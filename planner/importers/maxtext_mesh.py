@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from lcplan.errors import BadInputError
-from planner.importers.interface import refuse_axes
+from planner.importers.interface import refuse_axes, whole
 
 AXES = ("diloco", "data", "pipeline", "fsdp", "fsdp_transpose", "sequence", "context", "context_usp_ulysses",
         "context_autoregressive", "tensor", "tensor_transpose", "tensor_sequence", "expert", "autoregressive")  # fmt: skip
@@ -41,7 +41,7 @@ def target_of(values: Mapping[str, Any], *, file: str, devices: int | None) -> T
     BadInputError
         Nothing says it and an axis is -1, or the mesh does not multiply to the devices that are given.
     """
-    slices = max(1, int(values.get("num_slices") or values.get("compile_topology_num_slices") or 1))
+    slices = _slices(values, file=file)
     topology = str(values.get("compile_topology") or "")
     hardware: dict[str, str] = {}
     if topology.startswith(("v", "tpu7x")):
@@ -65,6 +65,12 @@ def target_of(values: Mapping[str, Any], *, file: str, devices: int | None) -> T
             f"{file}: its axes multiply to {prod(sizes)}, not to the {devices} devices; MaxText only fails when it starts"
         )
     return Target(devices, slices, hardware)
+
+
+def _slices(values: Mapping[str, Any], *, file: str) -> int:
+    """Slices of the job; MaxText's -1 leaves them to what it finds, which is one here."""
+    name = next((name for name in ("num_slices", "compile_topology_num_slices") if values.get(name)), None)
+    return 1 if name is None or values[name] == -1 else whole(values[name], name, file=file)
 
 
 def mesh_sizes(values: Mapping[str, Any], target: Target, *, file: str) -> tuple[dict[str, int], list[str]]:

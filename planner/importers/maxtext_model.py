@@ -10,7 +10,7 @@ from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
 from lcplan.suggest import hint
 from planner.export.maxtext import MODEL_NAMES
-from planner.importers.interface import catalogue_model, recognised
+from planner.importers.interface import catalogue_model, number, recognised
 from planner.trainers.maxtext import DECODER_BLOCKS, LLAMA3_1_SCALING
 
 SIZES: Mapping[str, str] = MappingProxyType(
@@ -44,7 +44,7 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     """
     block = said.get("decoder_block")
     families = {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
-    if block is not None and block not in families:
+    if block is not None and (not isinstance(block, str) or block not in families):
         raise BadInputError(
             f"{file}: decoder_block {block!r} is no dense decoder that lcplan models{hint(str(block), families)}"
         )
@@ -52,7 +52,7 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     sizes = {ours: said[theirs] for theirs, ours in {**SIZES, **FLAGS}.items() if theirs in said}
     if block is not None:
         sizes["family"] = families[block]
-    sizes |= _rope(said)
+    sizes |= _rope(said, file=file)
     activations = said.get("mlp_activations")
     if isinstance(activations, list) and activations:
         sizes |= {"activation": str(activations[0]), "mlp": "gated" if len(activations) > 1 else "plain"}
@@ -64,7 +64,7 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), []
 
 
-def _rope(said: Mapping[str, Any]) -> dict[str, Any]:
+def _rope(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     if "rope_max_timescale" not in said:
         return {}
     rope: dict[str, Any] = {"theta": said["rope_max_timescale"]}
@@ -76,6 +76,6 @@ def _rope(said: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == "yarn":
         rope |= {"scaling": "yarn", "factor": said.get("rope_factor", 40)}
         rope |= {"original_max_position": said.get("original_max_position_embeddings")}
-    elif float(said.get("rope_linear_scaling_factor", 1.0)) != 1.0:
+    elif number(said.get("rope_linear_scaling_factor", 1.0), "rope_linear_scaling_factor", file=file) != 1.0:
         rope |= {"scaling": "linear", "factor": said["rope_linear_scaling_factor"]}
     return {"rope": rope}

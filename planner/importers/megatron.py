@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Any
 
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from lcplan.textfile import read_text
-from planner.importers.interface import Imported, mesh_text, refuse_axes, whole
+from planner.importers.interface import Imported, mesh_text, refuse_axes
 from planner.importers.megatron_model import model_of
+from planner.importers.megatron_words import Arguments, Number, numbers, parse
 from planner.trainers import Difference, Job
 from planner.trainers.common_rules import whole_stream
 from planner.trainers.known_keys import unknown_keys
 from planner.trainers.megatron import SCHEMES
 
-Arguments = dict[str, list[str]]
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
 
@@ -31,7 +30,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     """
     arguments = parse(read_text(file), file)
     unknown = unknown_keys("megatron", arguments)
-    number = _numbers(arguments, file)
+    number = numbers(arguments, file)
     refuse_axes({"pipeline-model-parallel-size": number("pipeline-model-parallel-size", 1)}, file=file)
     refuse_axes({"expert-model-parallel-size": number("expert-model-parallel-size", 1)}, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
@@ -52,43 +51,6 @@ def read(file: str, devices: int | None = None) -> Imported:
         notes=(*notes, *more),
         more=_differences(arguments, sizes),
     )
-
-
-def parse(text: str, file: str) -> Arguments:
-    """Arguments with their values, in the order of the file; the last of equal names wins, as argparse has it."""
-    words = shlex.split(text.replace("\\\n", " "), comments=True)
-    found: Arguments = {}
-    name: str | None = None
-    for word in words:
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
-            found[name] = [value] if equals else []
-        elif "$" in word:
-            raise BadInputError(f"{file}: {word!r} is a shell variable; write its value, lcplan runs no shell")
-        elif name is None:
-            raise BadInputError(
-                f"{file}: {word!r} stands before the first argument; give the arguments alone, without the program"
-            )
-        else:
-            found[name].append(word)
-    if not found:
-        raise BadInputError(f"{file}: no Megatron argument in it")
-    return found
-
-
-def _numbers(arguments: Arguments, file: str) -> Callable[[str, int | None], int | None]:
-    def number(name: str, default: int | None) -> int | None:
-        values = arguments.get(name)
-        if values is None:
-            return default
-        if len(values) != 1 or not values[0].isdecimal():
-            raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a whole number above zero")
-        return whole(int(values[0]), f"--{name}", file=file)
-
-    return number
-
-
-Number = Callable[[str, int | None], int | None]
 
 
 def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: str) -> tuple[dict[str, int], int]:

@@ -7,8 +7,7 @@ from typing import Any
 from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
 from planner.importers.interface import recognised
-
-Arguments = dict[str, list[str]]
+from planner.importers.megatron_words import Arguments, numbers, real
 
 
 def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list[str]]:
@@ -38,9 +37,10 @@ def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list
 
 
 def _fields(arguments: Arguments, file: str) -> dict[str, Any]:
+    read = numbers(arguments, file)
+
     def number(name: str, default: int) -> int:
-        values = arguments.get(name)
-        return int(values[0]) if values and values[0].isdecimal() else default
+        return read(name, None) or default
 
     width, heads = number("hidden-size", 0), number("num-attention-heads", 1)
     biased = "disable-bias-linear" not in arguments
@@ -62,16 +62,17 @@ def _fields(arguments: Arguments, file: str) -> dict[str, Any]:
         "out_bias": biased,
         "mlp_bias": biased,
         "qk_norm": qk_norm,
-        "norm_eps": float((arguments.get("norm-epsilon") or ["1e-5"])[0]),
-        "rope": _rope(arguments),
+        "norm_eps": real(arguments, "norm-epsilon", default=1e-5, file=file),
+        "rope": _rope(arguments, file),
     }
 
 
-def _rope(arguments: Arguments) -> dict[str, Any]:
-    rope: dict[str, Any] = {"theta": float((arguments.get("rotary-base") or ["10000"])[0])}
+def _rope(arguments: Arguments, file: str) -> dict[str, Any]:
+    rope: dict[str, Any] = {"theta": real(arguments, "rotary-base", default=10000.0, file=file)}
+    stretched = real(arguments, "rotary-seq-len-interpolation-factor", default=1.0, file=file)
     if "use-rope-scaling" in arguments:
-        factor = float((arguments.get("rope-scaling-factor") or ["8"])[0])
+        factor = real(arguments, "rope-scaling-factor", default=8.0, file=file)
         rope |= {"scaling": "llama3", "factor": factor, "original_max_position": 8192}
-    elif arguments.get("rotary-seq-len-interpolation-factor"):
-        rope |= {"scaling": "linear", "factor": float(arguments["rotary-seq-len-interpolation-factor"][0])}
+    elif stretched != 1.0:
+        rope |= {"scaling": "linear", "factor": stretched}
     return rope

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
+from lcplan.model import ModelSpec, Rope
 from lcplan.suggest import hint
 from lcplan.textfile import read_text
-from planner.importers.interface import recognised
+from planner.importers.interface import recognised, whole
 from planner.importers.torchtitan_said import Said, flavored
 
 REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "none"})
@@ -23,6 +23,7 @@ class Module:
     """A module's constants and the statements of one function."""
 
     def __init__(self, file: str, name: str | None) -> None:
+        self.file = file
         try:
             self.tree = ast.parse(read_text(file))
         except (SyntaxError, ValueError, RecursionError) as error:
@@ -150,11 +151,12 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
     return None, ["activation_checkpoint is the base configuration's and was not read: give --remat"]
 
 
-def _loss_chunks(module: Module) -> tuple[int | None, list[str]]:
+def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
+    """The number of pieces as it stands there; None where the loss is not chunked, and what was not read."""
     for call in module.calls():
         if _called(call) == "ChunkedLossWrapper.Config":
             values, _ = module.keywords(call)
-            return int(values.get("num_chunks", 8)), []
+            return values.get("num_chunks", 8), []
     return None, ["the loss is the base configuration's and was not read: priced without chunks (--loss-chunk-tokens)"]
 
 
@@ -177,10 +179,10 @@ def _model(module: Module) -> ModelSpec | None:
         if _called(call) in ("replace", "ComplexRoPE.Config", "CosSinRoPE.Config") and "theta" in values:
             rope = _rope(values)
         if _called(call).startswith("_build_") and model is not None and not values.keys() < {"n_layers", "dim"}:
-            model = _built(model, values, constants=module.constants)
+            model = _built(model, values, module=module)
     if model is None or not rope:
         return model
-    return recognised(model.model_copy(update={"rope": type(model.rope).model_validate(rope)}))
+    return recognised(model.model_copy(update={"rope": Rope.read(rope, f"{module.file}: rope")}))
 
 
 def _rope(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,18 +194,21 @@ def _rope(values: Mapping[str, Any]) -> dict[str, Any]:
     return rope
 
 
-def _built(base: ModelSpec, values: Mapping[str, Any], *, constants: Mapping[str, Any]) -> ModelSpec:
+def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> ModelSpec:
     """A model built from its sizes, as lcplan's own exports write it."""
-    heads = values["n_heads"]
+    missing = [name for name in ("n_layers", "dim", "hidden_dim", "n_heads") if name not in values]
+    if missing:
+        raise BadInputError(f"{module.file}: no literal {' and '.join(missing)} of the model; give --model")
+    width, heads = (whole(values[name], name, file=module.file) for name in ("dim", "n_heads"))
     sizes = {
         "name": "imported",
         "layers": values["n_layers"],
-        "d_model": values["dim"],
+        "d_model": width,
         "d_ff": values["hidden_dim"],
         "heads": heads,
         "kv_heads": values.get("n_kv_heads") or heads,
-        "head_dim": values.get("head_dim") or values["dim"] // heads,
-        "vocab": constants.get("VOCAB", base.vocab),
-        "tied_embeddings": bool(constants.get("TIED", base.tied_embeddings)),
+        "head_dim": values.get("head_dim") or width // heads,
+        "vocab": module.constants.get("VOCAB", base.vocab),
+        "tied_embeddings": bool(module.constants.get("TIED", base.tied_embeddings)),
     }
-    return base.model_copy(update=sizes)
+    return ModelSpec.read(base.model_dump(mode="json") | sizes, module.file)

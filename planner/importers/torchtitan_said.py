@@ -37,7 +37,7 @@ class Said:
     model: ModelSpec | None = None
     scheme: str = "all-gather"
     remat: str | None = None
-    loss_chunks: int | None = None
+    loss_chunks: Any = None
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 

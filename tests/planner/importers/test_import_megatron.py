@@ -3,7 +3,8 @@
 import pytest
 
 from lcplan.errors import BadInputError
-from planner.importers.megatron import parse, read
+from planner.importers.megatron import read
+from planner.importers.megatron_words import parse
 from planner.trainers import Job
 
 RUN = """
