@@ -18,7 +18,7 @@ from planner.prune import Costs, survivor_order
 from planner.request import SearchRequest
 from planner.rules import KNOB_RULES, MESH_RULES, Rule
 from planner.screen import Rejected, screen
-from planner.space import Ints, Knobs, expand, mesh_options, mesh_sizes
+from planner.space import Ints, Knobs, expand, mesh_sizes, points_of_each
 from planner.trainers import trainer
 from planner.trainers.restrict import rules_for
 
@@ -99,12 +99,12 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     points = expand(request, knobs, meshes[broken < 0])
     knob_rules = knob_rules_of(request)
     knob_broken = screen(setting, knob_rules, points)
-    weights = [mesh_options(request, knobs, tuple(int(s) for s in mesh)).points(knobs) for mesh in meshes[broken >= 0]]
+    weights = points_of_each(request, knobs, meshes[broken >= 0])
     rejected = Rejected(
         rules=(*MESH_RULES, *knob_rules),
         table=StrategyTable.concatenate([as_table.take(broken >= 0), points.take(knob_broken >= 0)]),
         rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
-        weight=np.concatenate([np.array(weights, dtype=np.int64), np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
+        weight=np.concatenate([weights, np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
     )
     table = points.take(knob_broken < 0)
     return Analysis(

@@ -56,7 +56,8 @@ Groups = Iterator[Iterable[Proposal]]
 Kind = Callable[[Ask], Groups]
 
 
-def _fixed(says: str, *arguments: str) -> Told:
+def fixed(says: str, *arguments: str) -> Told:
+    """The same words and arguments, whatever wins."""
     return lambda _: (says, arguments)
 
 
@@ -113,7 +114,7 @@ def _dtypes(ask: Ask) -> Groups:
         if "bf16" not in getattr(ask.request.filters, name):
             option = f"--{name.replace('_', '-')}"
             changed = _with_filters(ask, **{name: ("bf16",)})
-            yield [Proposal(changed, _fixed(f"{option} bf16 ({words})", option, "bf16"))]
+            yield [Proposal(changed, fixed(f"{option} bf16 ({words})", option, "bf16"))]
 
 
 def _loss_chunk(ask: Ask) -> Groups:
@@ -122,7 +123,7 @@ def _loss_chunk(ask: Ask) -> Groups:
         yield [
             Proposal(
                 _with_filters(ask, loss_chunk_tokens=(chunk,)),
-                _fixed(f"--loss-chunk-tokens {chunk} (fewer logits at a time)", "--loss-chunk-tokens", str(chunk)),
+                fixed(f"--loss-chunk-tokens {chunk} (fewer logits at a time)", "--loss-chunk-tokens", str(chunk)),
             )
             for chunk in SMALL_CHUNKS
         ]
@@ -135,12 +136,12 @@ def _offload(ask: Ask) -> Groups:
     for value in CODES.get("offload", ()):
         if str(value) != "none":
             changed = _with_filters(ask, offload=(value,))
-            yield [Proposal(changed, _fixed(f"--offload {value} (to host memory)", "--offload", str(value)))]
+            yield [Proposal(changed, fixed(f"--offload {value} (to host memory)", "--offload", str(value)))]
 
 
 def _batch(ask: Ask) -> Groups:
     """Fewer sequences a step, halved until something fits."""
-    yield (_with_batch(ask, batch) for batch in _halves(ask.request.workload.global_batch))
+    yield (with_batch(ask, batch) for batch in _halves(ask.request.workload.global_batch))
 
 
 def _halves(batch: int) -> Iterator[int]:
@@ -149,11 +150,12 @@ def _halves(batch: int) -> Iterator[int]:
         yield batch
 
 
-def _with_batch(ask: Ask, batch: int) -> Proposal:
+def with_batch(ask: Ask, batch: int, why: str = "fewer tokens a step") -> Proposal:
+    """Another number of sequences a step."""
     workload = ask.request.workload.resized(global_batch=batch, given=True)
     changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
     option = "--global-batch" if workload.kind == "train" else "--batch"
-    return Proposal(changed, _fixed(f"{option} {batch} (fewer tokens a step)", option, str(batch)))
+    return Proposal(changed, fixed(f"{option} {batch} ({why})", option, str(batch)))
 
 
 def _sequence(ask: Ask) -> Groups:
@@ -162,7 +164,7 @@ def _sequence(ask: Ask) -> Groups:
     if length is not None and length < ask.request.workload.seq_len:
         shown = format_tokens(length)
         changed = ask.with_request(ask.at(seq_len=length))
-        yield [Proposal(changed, _fixed(f"--seq {shown} (shorter sequences)", "--seq", shown))]
+        yield [Proposal(changed, fixed(f"--seq {shown} (shorter sequences)", "--seq", shown))]
 
 
 def _devices(ask: Ask) -> Groups:
@@ -173,8 +175,8 @@ def _devices(ask: Ask) -> Groups:
 def _same_hardware(ask: Ask) -> Iterator[Proposal]:
     count = ask.request.devices or ask.most_devices
     while (count := count * 2) <= ask.request.hardware.devices:
-        changed = _with_devices(ask, count, hardware=ask.request.hardware)
-        yield Proposal(changed, _fixed(f"--devices {count} (more devices)", "--devices", str(count)))
+        changed = with_devices(ask, count, hardware=ask.request.hardware)
+        yield Proposal(changed, fixed(f"--devices {count} (more devices)", "--devices", str(count)))
 
 
 def _more_domains(ask: Ask) -> Iterator[Proposal]:
@@ -191,10 +193,11 @@ def _more_domains(ask: Ask) -> Iterator[Proposal]:
         count = now * factor
         devices = ("--devices", str(count)) if limited else ()
         says = f"--hw {name} ({larger.devices} devices)"
-        yield Proposal(_with_devices(ask, count, hardware=larger), _fixed(says, "--hw", name, *devices))
+        yield Proposal(with_devices(ask, count, hardware=larger), fixed(says, "--hw", name, *devices))
 
 
-def _with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
+def with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
+    """The ask for so many devices of ``hardware``; the default batch follows."""
     request = ask.request
     workload = request.workload
     if not workload.global_batch_given:
@@ -221,7 +224,7 @@ def _budget(ask: Ask) -> Groups:
     if request.budget_bytes < need <= memory:
         says = f"--budget {need} ({format_bytes(need)} of the device's {format_bytes(memory)})"
         changed = ask.with_request(request.model_copy(update={"budget_bytes": need}))
-        yield [Proposal(changed, _fixed(says, "--budget", str(need)))]
+        yield [Proposal(changed, fixed(says, "--budget", str(need)))]
 
 
 KINDS: dict[str, Kind] = {

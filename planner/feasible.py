@@ -18,6 +18,11 @@ def fits_any(ask: Ask) -> bool:
     return bool(len(table)) and bool((need_bytes(setting_of(ask.request), table) <= ask.request.budget_bytes).any())
 
 
+def rules_leave_any(ask: Ask) -> bool:
+    """Whether there is a valid strategy, whatever it needs."""
+    return bool(len(valid_points(ask.request, ask.backends, most_devices=ask.most_devices)))
+
+
 def nearest_miss(ask: Ask) -> Candidate | None:
     """The valid strategy that needs least memory, priced; None where the rules leave none."""
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)

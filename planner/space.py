@@ -151,6 +151,18 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
     )
 
 
+def points_of_each(request: SearchRequest, knobs: Knobs, meshes: Ints) -> Ints:
+    """How many strategies each mesh stands for, shape [meshes]: many meshes have the same options, which are made once."""
+    if not len(meshes):
+        return np.empty(0, dtype=np.int64)
+    data, fsdp, context, tensor, expert = meshes.T
+    spans = (meshes.prod(axis=1) > request.hardware.domain_size) & (fsdp > 1) & (context > 1)
+    decides = np.stack([data * fsdp * expert, context, tensor, spans], axis=1)
+    _, first, same = np.unique(decides, axis=0, return_index=True, return_inverse=True)
+    points = [mesh_options(request, knobs, tuple(int(size) for size in meshes[row])).points(knobs) for row in first]
+    return np.array(points, dtype=np.int64)[same.ravel()]
+
+
 def _ways(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> tuple[Way, ...]:
     """Schemes, each with the sizes of exchange that it has on a mesh and the directions of its ring."""
     context, tensor = mesh[AXES.index("context")], mesh[AXES.index("tensor")]

@@ -50,17 +50,13 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
     yield _funnel(result)
     yield Text()
     winner = result.winner
-    yield candidate_table(result.candidates[:SHOWN], "Best candidates" if winner else "Candidates, none of which fits")
-    yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  mb microbatches;  TFLOP/s a device, causal", style="dim")
-    yield Text(LEGEND, style="dim")
-    for candidate in result.candidates[:SHOWN]:
-        yield from _trouble(candidate)
+    if result.candidates:
+        yield from _candidates(result)
     if winner:
         yield Text()
         yield from winner_view(winner, result.request)
-    elif result.nearest_miss:
-        yield Text()
-        yield nearest_miss_view(result.nearest_miss, result.request)
+    else:
+        yield _nothing(result)
         for change in result.changes:
             yield Text(f"  would fit: {change.says} (step {format_seconds(change.step_s)})")
     if result.tuning:
@@ -71,6 +67,24 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
         yield _rejections(result)
     for note in result.notes:
         yield Text(f"note: {note}", style="yellow")
+
+
+def _candidates(result: SearchResult) -> Iterator[RenderableType]:
+    title = "Best candidates" if result.winner else "Candidates, none of which fits"
+    yield candidate_table(result.candidates[:SHOWN], title)
+    yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  mb microbatches;  TFLOP/s a device, causal", style="dim")
+    yield Text(LEGEND, style="dim")
+    for candidate in result.candidates[:SHOWN]:
+        yield from _trouble(candidate)
+
+
+def _nothing(result: SearchResult) -> RenderableType:
+    """Why there is no winner: what came closest, or that there was nothing to price."""
+    if result.nearest_miss:
+        return Group(*([Text()] if result.candidates else []), nearest_miss_view(result.nearest_miss, result.request))
+    if result.counts.enumerated:
+        return Text("Nothing to price: every strategy breaks a rule", style="yellow")
+    return Text("Nothing to price: no mesh of so many devices has the sizes that --mesh asks for", style="yellow")
 
 
 def _funnel(result: SearchResult) -> Text:

@@ -51,9 +51,14 @@ def _bound(ask: Ask, high: int) -> int | None:
 
 def _by_ranks(ask: Ask) -> Iterator[tuple[int, Ints]]:
     meshes = mesh_sizes(ask.request, ask.most_devices)
-    ranks = meshes[:, AXES.index("data")] * meshes[:, AXES.index("fsdp")]
+    ranks = _ranks(meshes)
     for count in np.unique(ranks):
         yield int(count), meshes[ranks == count]
+
+
+def _ranks(meshes: Ints) -> Ints:
+    """Over how many ranks each mesh splits the batch, shape [meshes]."""
+    return np.asarray(meshes[:, [AXES.index(axis) for axis in ("data", "fsdp", "expert")]].prod(axis=1))
 
 
 def _longest_in(ask: Ask, piece: Piece) -> int | None:
@@ -90,6 +95,9 @@ def _ends(
 def _by_unit(request: SearchRequest, meshes: Ints, *, waived: tuple[str, ...]) -> Iterator[tuple[int, Ints]]:
     keep = screen(setting_of(request), _but(MESH_RULES, waived), mesh_table(meshes)) < 0
     meshes = meshes[keep]
+    wanted = request.filters.microbatches
+    if wanted and "microbatches" not in waived:  # before their knobs are multiplied out, since most batches leave none
+        meshes = meshes[np.any([request.workload.global_batch % (_ranks(meshes) * count) == 0 for count in wanted], axis=0)]
     units = np.array([length_unit(int(context), int(tensor)) for context, tensor in meshes[:, 2:4]], dtype=np.int64)
     for unit in np.unique(units):
         yield int(unit), meshes[units == unit]

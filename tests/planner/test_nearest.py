@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from planner.candidate import Candidate
-from planner.feasible import fits_any, nearest_miss
-from planner.filters import parse_mesh
+from planner.feasible import fits_any, nearest_miss, rules_leave_any
+from planner.filters import Filters, parse_mesh
 from planner.nearest import LAST_RESORTS, changes_that_fit
 from planner.single import price
 from planner.what_if.ask import Ask
@@ -126,3 +126,31 @@ def test_the_document(too_long):
     entry = changes_that_fit(too_long)[0].to_json()
     assert set(entry) == {"change", "kind", "arguments", "step_s", "device_s_per_token", "strategy"}
     assert isinstance(changes_that_fit(too_long)[0].candidate, Candidate)
+
+
+@pytest.mark.parametrize(
+    ("fields", "arguments"),
+    [
+        # 7 sequences over fsdp 8
+        ({"seq": 8192, "batch": 7, "devices": 8, "mesh": parse_mesh("fsdp=8")}, ("--global-batch", "8")),
+        # no power of two divides 4097 tokens, and no eight ranks divide one sequence
+        ({"seq": 4097, "batch": 1, "devices": 8}, ("--seq", "4104")),
+        # 12 devices are one host and a half
+        ({"seq": 8192, "batch": 16, "devices": 12}, ("--devices", "8")),
+        ({"seq": 8192, "batch": 16, "devices": 12}, ("--devices", "16")),
+        # axes of 7 devices divide neither heads nor widths
+        ({"seq": 8192, "batch": 16, "devices": 7}, ("--devices", "4")),
+        ({"seq": 8192, "batch": 16, "devices": 7}, ("--devices", "8")),
+    ],
+)
+def test_where_the_rules_leave_nothing_the_next_number_that_divides_is_offered(ask, fields, arguments):
+    mesh = fields.pop("mesh", None)
+    request = ask("llama3-8b", "dgx-h200x2", **fields)
+    asked = _ask(request if mesh is None else request.model_copy(update={"filters": Filters(mesh=mesh)}))
+    assert not rules_leave_any(asked)
+    assert arguments in [change.arguments for change in changes_that_fit(asked)]
+
+
+def test_no_other_number_is_offered_where_the_rules_leave_something(too_long):
+    assert rules_leave_any(too_long)
+    assert all("padded" not in change.says and "share" not in change.says for change in changes_that_fit(too_long))
