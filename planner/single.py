@@ -19,6 +19,14 @@ from planner.space import Knobs, mesh_options
 _STRATEGY_KNOBS = tuple(name for name in KNOB_FILTERS if name in Strategy.model_fields)
 
 
+class BrokenRulesError(BadInputError):
+    """The strategy that was asked for breaks rules."""
+
+    def __init__(self, problems: list[str], strategy: Strategy) -> None:
+        super().__init__(problems)
+        self.strategy = strategy
+
+
 def resolve_strategies(request: SearchRequest, backends: tuple[str, ...]) -> tuple[Strategy, ...]:
     """The one strategy that the filters name, in every sharding mode and under every scheduler preset that they name.
 
@@ -84,7 +92,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     )
     broken = broken_rules(setting_of(request), strategy)
     if broken:
-        raise BadInputError(broken)
+        raise BrokenRulesError(broken, strategy)
     return strategy
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from lcplan.errors import StageFailedError
+from lcplan.errors import BadInputError, StageFailedError
+from lcplan.strategy import Strategy
 from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
@@ -14,17 +15,18 @@ from planner.cli.from_files import from_options, with_file
 from planner.cli.options import knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
-from planner.importers.estimate import Opinion, opinion, placed
+from planner.importers.estimate import Opinion, opinion, placed, refused_too
+from planner.importers.interface import Imported
 from planner.measure.at_hand import devices_at_hand
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import probe
-from planner.offer import offer
+from planner.offer import Offer, offer
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, request_json
 from planner.show.compare import comparison_view, ways
 from planner.show.estimate import estimate_view
 from planner.show.imported import opinion_view
-from planner.single import price, resolve_strategies
+from planner.single import BrokenRulesError, price, resolve_strategies
 from planner.slices import says
 
 EPILOG = """\b
@@ -68,7 +70,7 @@ def command(**options: Any) -> int:
     request = build_request(parsed)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
-    candidates = [price(request, placed(one, imported)) for one in resolve_strategies(request, offered.backends)]
+    candidates = [price(request, placed(one, imported)) for one in _strategies(request, offered, imported)]
     bench = Bench(request, toolchain, PoolLimits(jobs=1))
     candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
@@ -80,6 +82,16 @@ def command(**options: Any) -> int:
         _print(candidates[0], request, output=parsed.output, notes=notes, thought=thought)
     _raise_failures(candidates)
     return 0
+
+
+def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
+    """What is asked for; where it breaks rules, with what the trainer of an imported file says to it."""
+    try:
+        return resolve_strategies(request, offered.backends)
+    except BrokenRulesError as error:
+        if imported is None:
+            raise
+        raise BadInputError([*error.problems, *refused_too(imported, request=request, strategy=error.strategy)]) from None
 
 
 def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Candidate:

@@ -133,7 +133,8 @@ def _numbers(job: Job) -> Arguments:
     arguments: Arguments = {"bf16": None, "attention-backend": "fused", "transformer-impl": "transformer_engine"}
     if job.strategy.moments_dtype == "bf16":
         arguments |= {"use-precision-aware-optimizer": None, "exp-avg-dtype": "bf16", "exp-avg-sq-dtype": "bf16"}
-    return arguments | {"distributed-backend": "nccl"}
+    # Its data loader makes a mask of seq x seq bytes otherwise, 64 GiB a sequence of 256k tokens; the kernels need none.
+    return arguments | {"no-create-attention-mask-in-dataloader": None, "distributed-backend": "nccl"}
 
 
 def _bridge(job: Job) -> list[str]:

@@ -45,10 +45,16 @@ class Advice:
 
     best: Change | None
     single: tuple[Change, ...]
+    why_none: tuple[str, ...] = ()
+    """Why nothing was looked for: what of the model lcplan does not write for the trainer."""
 
     def to_json(self) -> dict[str, Any]:
         """As scripts read it."""
-        return {"best": self.best.to_json() if self.best else None, "single": [change.to_json() for change in self.single]}
+        return {
+            "best": self.best.to_json() if self.best else None,
+            "single": [change.to_json() for change in self.single],
+            "why_none": list(self.why_none),
+        }
 
 
 def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits: bool) -> Advice:
@@ -65,6 +71,9 @@ def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits
     fits
         Whether the configuration fits, the trainer's own further needs counted.
     """
+    unwritten = trainer.refusals(request.hardware, request.model)
+    if unwritten:
+        return Advice(None, (), tuple(unwritten))
     filters = restrict(Filters(), trainer, hardware=request.hardware, model=request.model)
     changed = {"filters": filters, "devices": current.strategy.devices, "trainer": trainer.name}
     wider = SearchRequest.model_validate(request.model_copy(update=changed).model_dump())

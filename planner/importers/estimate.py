@@ -74,13 +74,28 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
     estimate = candidate.estimate
     memory = int(estimate["memory_bytes"]["total"]) + extra
     fits = memory + int(estimate["allowance_bytes"]) <= request.budget_bytes
-    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
-    table = StrategyTable.from_strategies([job.strategy])
     return Opinion(
         imported=imported,
         differences=tuple(differences),
-        refusals=tuple(rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]),
+        refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
         memory_bytes=memory,
         fits=fits,
         advice=advise(request, candidate, trainer=target, fits=fits),
     )
+
+
+def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, ...]:
+    """Why the trainer does not run the job, or runs it wrongly: by its rules, and by what its file says beside them."""
+    target = trainer(imported.trainer)
+    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=budget_bytes)
+    table = StrategyTable.from_strategies([job.strategy])
+    broken = [rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]]
+    return (*broken, *imported.refuses(job))
+
+
+def refused_too(imported: Imported, *, request: SearchRequest, strategy: Strategy) -> list[str]:
+    """What the trainer refuses of a strategy that lcplan does not price, so that the reader has both."""
+    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
+    job = Job(request.model, request.hardware, request.workload, strategy)
+    found = refusals(imported, job, budget_bytes=request.budget_bytes)
+    return [f"{trainer(imported.trainer).title} on {imported.file}: {problem}" for problem in found]

@@ -20,6 +20,11 @@ def nothing_more(_: Job) -> list[Difference]:
     return []
 
 
+def nothing_refused(_: Job) -> list[str]:
+    """No reason beyond the trainer's usual ones."""
+    return []
+
+
 @dataclass(frozen=True)
 class Imported:
     """A configuration in lcplan's words. What it does not say is absent from ``options``, never guessed."""
@@ -35,6 +40,8 @@ class Imported:
     """What lcplan read otherwise than it stands, or not at all."""
     more: Callable[[Job], list[Difference]] = field(default=nothing_more)
     """Differences between the run and the laws that follow from this file alone."""
+    refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
+    """Why the trainer does not run this file, by keys that lcplan has no knob for."""
 
 
 Reader = Callable[[str, int | None], Imported]

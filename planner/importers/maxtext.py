@@ -14,6 +14,7 @@ from lcplan.textfile import read_yaml
 from planner.importers.interface import Imported, mesh_text, number, whole
 from planner.importers.maxtext_mesh import mesh_sizes, target_of
 from planner.importers.maxtext_model import model_of
+from planner.importers.maxtext_refusals import refusals_of
 from planner.importers.remat import nearest_superset
 from planner.trainers.known_keys import unknown_keys
 from planner.trainers.maxtext import SAVED, SCHEMES, SPLASH_BLOCKS
@@ -29,6 +30,9 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "weight_dtype": "float32",
         "dtype": "bfloat16",
         "mu_dtype": "",
+        "packing": True,
+        "dataset_type": "tfds",
+        "scan_layers": True,
     }
 )
 """What base.yml of 0.2.5 says of the keys that lcplan reads and that have one default for every machine."""
@@ -92,6 +96,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         axis_order=_order(values),
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *_unpriced(values)),
+        refuses=refusals_of(values),
     )
 
 
@@ -193,6 +198,11 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
     sizes = {key: values[key] for key in SPLASH_BLOCKS if key in values}
     if len({*sizes.values()}) > 1:
         notes.append(f"{', '.join(sizes)}: lcplan has one size for all tiles of attention and takes the queries'")
+    if not values["scan_layers"]:
+        notes.append(
+            "scan_layers=false: lcplan prices scanned layers; XLA may keep every unrolled layer's activations alive at once "
+            "(openxla/xla#45753: 290 GB where scanned layers take 62); set scan_layers=true, or believe a compile alone"
+        )
     if values["weight_dtype"] != "float32":
         notes.append(f"weight_dtype={values['weight_dtype']}: lcplan prices fp32 master parameters")
     if values["mu_dtype"] not in ("", "float32", None):

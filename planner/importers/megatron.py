@@ -16,6 +16,8 @@ from planner.trainers.common_rules import whole_stream
 from planner.trainers.known_keys import unknown_keys
 from planner.trainers.megatron import SCHEMES
 
+FP8_ROWS = 16
+"""Tokens of which a rank has a multiple where Transformer Engine multiplies in fp8."""
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
 
@@ -31,7 +33,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     arguments = parse(read_text(file), file)
     unknown = unknown_keys("megatron", arguments)
     number = numbers(arguments, file)
-    refuse_axes({"pipeline-model-parallel-size": number("pipeline-model-parallel-size", 1)}, file=file)
+    _refuse_stages(arguments, number, file=file)
     refuse_axes({"expert-model-parallel-size": number("expert-model-parallel-size", 1)}, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
     options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
@@ -48,9 +50,22 @@ def read(file: str, devices: int | None = None) -> Imported:
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more),
+        notes=(*notes, *more, *_eight_bits(arguments)),
         more=_differences(arguments, sizes),
+        refuses=lambda job: _uneven_rows(arguments, job),
     )
+
+
+def _refuse_stages(arguments: Arguments, number: Number, *, file: str) -> None:
+    """lcplan has no pipeline; and layers that stages do not divide are worth a word of their own."""
+    stages, layers = number("pipeline-model-parallel-size", 1) or 1, number("num-layers", None)
+    uneven = any(name.startswith(("decoder-first-", "decoder-last-", "pipeline-model-parallel-layout")) for name in arguments)
+    if layers is not None and layers % stages and not uneven:
+        raise BadInputError(
+            f"{file}: pipeline-model-parallel-size={stages} does not divide --num-layers {layers}: releases of Megatron that "
+            f"do not check train {layers // stages * stages} layers; and lcplan has no such axis yet"
+        )
+    refuse_axes({"pipeline-model-parallel-size": stages}, file=file)
 
 
 def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: str) -> tuple[dict[str, int], int]:
@@ -137,12 +152,35 @@ def _moments(arguments: Arguments) -> str:
     return "bf16" if "use-precision-aware-optimizer" in arguments and kinds == ["bf16", "bf16"] else "fp32"
 
 
+def _eight_bits(arguments: Arguments) -> list[str]:
+    return [f"--fp8-format {' '.join(arguments['fp8-format'])}: lcplan prices bf16"] if "fp8-format" in arguments else []
+
+
+def _uneven_rows(arguments: Arguments, job: Job) -> list[str]:
+    """Transformer Engine's products in fp8 take rows by 16."""
+    rows = job.local_tokens // job.strategy.mesh.tensor
+    if "fp8-format" not in arguments or rows % FP8_ROWS == 0:
+        return []
+    return [f"products in fp8 take a multiple of {FP8_ROWS} tokens, and a context and tensor rank has {rows}; pad --seq-length"]
+
+
+def _dense_mask(job: Job) -> Difference:
+    """Of its data loader: one byte for each pair of positions, of whole sequences whatever context splits."""
+    return Difference(
+        name="attention-mask",
+        plan="none: the kernel masks",
+        trainer="a dense mask of seq x seq bytes for each sequence of a microbatch",
+        why="its data loader makes one; --no-create-attention-mask-in-dataloader leaves it out",
+        extra_bytes=job.micro_sequences * job.workload.seq_len**2,
+    )
+
+
 def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
     """What follows from these arguments beyond what Megatron always does."""
     zero_one = "use-distributed-optimizer" in arguments and "use-megatron-fsdp" not in arguments
 
     def differences(job: Job) -> list[Difference]:
-        found = []
+        found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
         if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:
             found += whole_stream(job, "there is no --sequence-parallel")
         shards = sizes["fsdp"] * sizes["context"]

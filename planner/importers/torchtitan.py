@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lcplan.errors import BadInputError
+from lcplan.suggest import hint
 from planner.importers.interface import Imported, mesh_text, refuse_axes, whole
 from planner.importers.torchtitan_python import read_python
 from planner.importers.torchtitan_said import Said
 from planner.importers.torchtitan_toml import read_toml
 from planner.trainers.known_keys import unknown_keys
+
+STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
+"""``context_parallel_strategy`` of torchtitan after 0.3.0."""
 
 
 def read(file: str, devices: int | None = None) -> Imported:
@@ -32,7 +37,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     options |= {"model": said.model} if said.model else {}
     options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"], file=file)
     if sizes["context"] > 1:
-        options["scheme"] = (said.scheme,)
+        options["scheme"] = (_scheme(parallel, said.scheme, file=file),)
     options |= {"remat": (said.remat,)} if said.remat else {}
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("fp32",)}
     options |= _loss(said, options, sizes=sizes, file=file)
@@ -40,6 +45,16 @@ def read(file: str, devices: int | None = None) -> Imported:
     keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
     unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
     return Imported("torchtitan", file, options, unknown=unknown, notes=notes)
+
+
+def _scheme(parallel: Mapping[str, Any], otherwise: str, *, file: str) -> str:
+    """``context_parallel_strategy`` of later versions, where it stands there."""
+    strategy = parallel.get("context_parallel_strategy")
+    if strategy is None:
+        return otherwise
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise BadInputError(f"{file}: context_parallel_strategy {strategy!r:.60}{hint(str(strategy), STRATEGIES)}")
+    return STRATEGIES[strategy]
 
 
 def _mesh(parallel: Mapping[str, Any], *, devices: int | None, file: str) -> tuple[dict[str, int], int]:

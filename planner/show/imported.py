@@ -41,6 +41,10 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
 def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:
     advice, step = opinion.advice, candidate.estimate["step_s"]
     yield Text("\nWhat lcplan would change", style="bold")
+    for reason in advice.why_none:
+        yield Text(f"  not looked for: {reason}")
+    if advice.why_none:
+        return
     if advice.best is None:
         nothing = "nothing that it prices is 2 % faster" if opinion.fits else "nothing fits these devices"
         yield Text(f"  {nothing} (for {opinion.imported.trainer}, on as many devices)")

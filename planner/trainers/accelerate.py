@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule
+from planner.rules.interface import Mask, Rule, code
 from planner.trainers.common_rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule, whole_stream
 from planner.trainers.interface import (
     Difference,
@@ -84,6 +86,19 @@ def _say_replicas_alone(_: Setting, strategy: Strategy) -> str:
     )
 
 
+def _windows(setting: Setting, table: StrategyTable) -> Mask:
+    rotated = (table.context > 1) & (table.scheme != code("scheme", "ulysses"))
+    return np.asarray(rotated & setting.model.windows_within(setting.workload.seq_len))
+
+
+def _say_windows(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"context={strategy.mesh.context}: torch's context parallelism knows the causal mask alone, so the window of "
+        f"{setting.model.sliding_window} tokens of {setting.model.name} is dropped unsaid, and another model is trained; "
+        "use context=1"
+    )
+
+
 ACCELERATE = Trainer(
     name="accelerate",
     title="Accelerate 1.15.0",
@@ -93,6 +108,7 @@ ACCELERATE = Trainer(
     knobs=knobs,
     rules=(
         Rule("accelerate-shards", "knob", _nothing_to_shard, _say_nothing_to_shard),
+        Rule("accelerate-windows", "knob", _windows, _say_windows),
         Rule("accelerate-replicas", "knob", _replicas_alone, _say_replicas_alone),
         two_chunks_rule("accelerate", with_tensor=False),
         kv_heads_rule("accelerate", ""),
