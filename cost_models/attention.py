@@ -21,6 +21,7 @@ from cost_models.kernels import (
 from cost_models.layout import Floats, Layout
 from cost_models.rates import Rates
 from cost_models.unfused import unfused_seconds
+from cost_models.window_documents import window_document_keys
 from cost_models.windows import Halo
 from lcplan.strategy import ATTENTION_BLOCK
 
@@ -81,8 +82,9 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
     Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
     contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
-    call on a rank's chunk with its halo (``cost_models.windows``), in proportion to the tiles that the window leaves, whatever
-    documents leave of them. Of packed sequences no kernel visits chunks that share no document with a rank's, and blockwise
+    call on a rank's chunk with its halo (``cost_models.windows``), in proportion to the tiles that the window leaves; of
+    packed sequences blockwise attention computes those that documents leave too (``cost_models.window_documents``), and no
+    other kernel fewer. Of packed sequences no kernel visits chunks that share no document with a rank's, and blockwise
     attention leaves out blocks too; what neighbours then wait for each other on a ring is left out.
 
     Parameters
@@ -120,6 +122,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     contiguous = layout.is_scheme("ring")
     if program.ring_chunks == "contiguous":
         contiguous = contiguous | layout.is_scheme("ulysses-ring")
+    if layout.setting.kernel == "unfused":
+        whole = first  # nothing of the causal half is saved: a step on its own chunk takes as long as one on another's
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
     if documents:
         later = later * _visited(layout, np.where(contiguous, length, length / 2))
@@ -131,8 +135,10 @@ def _windowed(layout: Layout, kernel: _Kernel) -> RingSteps:
     """One call with the halo; of as many queries as keys where the kernel wants it so."""
     halo, exchange = Halo(layout), layout.exchange
     tokens, width = layout.tokens * exchange * halo.padded, layout.query_width / exchange
-    none = np.zeros(len(layout.table))
-    return RingSteps(kernel.seconds(tokens, halo.keys, width=width), none, none)
+    none, keys = np.zeros(len(layout.table)), halo.keys
+    if layout.setting.kernel == "blockwise" and layout.setting.workload.document_len is not None:
+        keys = window_document_keys(layout, mean=shares_cores(layout.setting.hardware))
+    return RingSteps(kernel.seconds(tokens, keys, width=width), none, none)
 
 
 def _in_documents(layout: Layout, kernel: _Kernel) -> RingSteps:

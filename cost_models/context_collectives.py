@@ -66,16 +66,19 @@ def _documents(layout: Layout) -> list[Term]:
 
 
 def _halo(layout: Layout, layers: Floats) -> list[Term]:
-    """Keys and values that windowed layers need of the chunks before theirs: forward, again, and their gradients home."""
+    """Keys and values that windowed layers need of the chunks before theirs: forward, again, and their gradients home.
+
+    Of the heads that a rank has where it attends: after an exchange, as many fewer.
+    """
     if layout.window is None:
         return []
     context: tuple[AxisName, ...] = ("context",)
     halo = Halo(layout)
-    token = layout.activation_bytes * 2 * layout.sequences * layout.kv_width
+    token = layout.activation_bytes * 2 * layout.sequences * layout.kv_width * layout.kv_copies / layout.exchange
     whole, last = np.maximum(halo.hops - 1.0, 0.0), (1.0 + halo.halves) * (halo.hops > 0)
     return [
-        Term("collective-permute", context, "kv-halo", token * halo.chunk, 3 * whole * layers, "exposed"),
-        Term("collective-permute", context, "kv-halo", token * halo.last, 3 * last * layers, "exposed"),
+        Term("collective-permute", context, "kv-halo", token * halo.chunk, 3 * whole * layers, "exposed", "groups"),
+        Term("collective-permute", context, "kv-halo", token * halo.last, 3 * last * layers, "exposed", "groups"),
     ]
 
 

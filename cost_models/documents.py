@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cost_models.attention_tiles import tiles
 from cost_models.layout import Floats, Layout
 from cost_models.windows import window_pairs
+from lcplan.blocks import block_size
 from lcplan.strategy import ATTENTION_BLOCK
 
 BLOCKS = ATTENTION_BLOCK, 2 * ATTENTION_BLOCK
@@ -75,7 +76,7 @@ class Chunks:
     def blocks(self, chunks: Ints, span: tuple[int, int], largest: int) -> tuple[Ints, Ints, int]:
         """Positions of the first and last token of each block of ``span`` of each of ``chunks``, and the blocks' size."""
         start, end = span
-        size = _divisor(end - start, largest)
+        size = block_size(end - start, largest=largest)
         run = self.length // 2 if self._halved else self.length
         first = np.arange(start, end, size)
         return self._position(chunks, first, run), self._position(chunks, first + size - 1, run), size
@@ -196,7 +197,3 @@ def document_keys(layout: Layout, *, mean: bool) -> tuple[Floats, Floats]:
     paces = [_paces(chunks, work.document_len, whole) for chunks in all_chunks]
     found = np.array(paces).reshape(-1, 4)[places.reshape(-1)]
     return (found[:, 2], found[:, 3]) if mean else (found[:, 0], found[:, 1])
-
-
-def _divisor(length: int, largest: int) -> int:
-    return next(size for size in range(min(length, largest), 0, -1) if length % size == 0)

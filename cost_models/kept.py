@@ -52,11 +52,14 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
 
 
 def _weights(layout: Layout, attended: Floats) -> Floats:
-    """The softmax's output; of fused attention the log-sum-exps that it is made again from."""
+    """The softmax's output; of fused attention the log-sum-exps that it is made again from.
+
+    Its keys are those of the whole sequence, however queries or heads are split: ``T/c`` queries of N heads, or T of N/c.
+    """
     model, program = layout.setting.model, layout.setting.program
     heads = layout.query_width / model.head_dim
     if program.runtime == "xla" and program.attention == "unfused":
-        return attended * heads * layout.local_length * layout.exchange
+        return attended * heads * layout.setting.workload.seq_len
     return FP32_BYTES * layout.tokens * heads
 
 

@@ -57,8 +57,8 @@ class LayerBackward:
 
     @cached_property
     def pair(self) -> Floats:
-        """Keys and values of a chunk: ``2 a tl K H / t``, and of a ring their copies where ranks exchanged heads."""
-        copies = np.where(self.layout.rings, self.layout.kv_copies, 1.0)
+        """Keys and values of a chunk: ``2 a tl K H / t``, and of groups that exchanged heads the copies that they hold."""
+        copies = np.where(self.layout.is_scheme("ulysses"), 1.0, self.layout.kv_copies)
         return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width * copies
 
     @cached_property
@@ -126,11 +126,14 @@ class LayerBackward:
     def _scores(self) -> Floats | float:
         """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each element of a tile.
 
-        To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens.
+        To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens; of a windowed layer, of a run and its halo.
         """
         layout = self.layout
         if layout.setting.kernel == "cudnn" and layout.setting.workload.document_len is not None:
-            return BIAS_BYTES * layout.sequences * (layout.exchange * layout.local_length) ** 2
+            run = layout.exchange * layout.local_length
+            if layout.window is not None:
+                run = Halo(layout).chunk + Halo(layout).tokens
+            return BIAS_BYTES * layout.sequences * run**2
         if layout.setting.kernel != "blockwise":
             return 0.0
         heads = layout.sequences * layout.query_width / layout.setting.model.head_dim

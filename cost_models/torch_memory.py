@@ -106,9 +106,9 @@ class TorchMemory:
 
     @cached_property
     def _scores(self) -> Floats:
-        """Softmax's output, the weights after dropout and its mask: 5 bytes a score."""
+        """Softmax's output, the weights after dropout and its mask: 5 bytes a score, of a rank's queries with all keys."""
         heads = self.layout.query_width / self.layout.setting.model.head_dim
-        return 5.0 * self.layout.tokens * self.layout.local_length * heads
+        return 5.0 * self.layout.tokens * self.layout.setting.workload.seq_len * heads
 
     @cached_property
     def _saved(self) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -84,15 +84,17 @@ class Halo:
 
     Contiguous chunks (scheme ``ring``) need the last tokens of one chunk before them, or whole ones and a part. Where a rank
     holds two half chunks (``ring-zigzag``, ``all-gather``) each half needs the last tokens of the half before it, which
-    neighbours on either side hold. Ranks that exchange heads (``ulysses``) see whole sequences.
+    neighbours on either side hold. Groups of ranks that exchange heads (``ulysses-ring``) hold such halves of a group's chunk;
+    where all exchange (``ulysses``) they see whole sequences.
     """
 
     layout: Layout
 
     @cached_property
     def halves(self) -> Floats:
-        """1 where a rank holds two half chunks."""
-        return (self.layout.is_scheme("ring-zigzag") | self.layout.is_scheme("all-gather")).astype(np.float64)
+        """1 where a rank, or the group that it exchanges heads with, holds two half chunks."""
+        halves = (self.layout.is_scheme(name) for name in ("ring-zigzag", "all-gather", "ulysses-ring"))
+        return reduce(np.logical_or, halves).astype(np.float64)
 
     @cached_property
     def _windowed(self) -> Floats:
@@ -101,8 +103,8 @@ class Halo:
 
     @cached_property
     def chunk(self) -> Floats:
-        """Tokens of a run of the sequence that a rank holds."""
-        return self.layout.local_length / (1.0 + self.halves)
+        """Tokens of a run of the sequence that a rank attends from."""
+        return self.layout.local_length * self.layout.exchange / (1.0 + self.halves)
 
     @cached_property
     def _before(self) -> float:
@@ -112,7 +114,7 @@ class Halo:
     @cached_property
     def hops(self) -> Floats:
         """Chunks before its own that a rank needs tokens of, at most all others."""
-        reach = np.minimum(np.ceil(self._before / self.chunk), self.layout.context - 1.0)
+        reach = np.minimum(np.ceil(self._before / self.chunk), self.layout.chunks - 1.0)
         return self._windowed * np.where(self.halves > 0, np.minimum(reach, 1.0), reach)
 
     @cached_property
@@ -122,10 +124,14 @@ class Halo:
         return np.where(self.hops > 0, np.minimum(self.chunk, np.ceil(left / HALO_TILE) * HALO_TILE), 0.0)
 
     @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of the halo of one run."""
+        return np.maximum(self.hops - 1.0, 0.0) * self.chunk + self.last
+
+    @cached_property
     def share(self) -> Floats:
         """Halo tokens of a rank over its own."""
-        halo = np.maximum(self.hops - 1.0, 0.0) * self.chunk + self.last
-        return halo * (1.0 + self.halves) / self.layout.local_length
+        return self.tokens / self.chunk
 
     @cached_property
     def padded(self) -> Floats | float:

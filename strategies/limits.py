@@ -113,17 +113,13 @@ def _windows(spec: StepSpec) -> Iterator[str]:
         yield f"sharding_mode={strategy.sharding_mode}: layers of {model.name} are of several kinds; use manual"
     if not model.windows_within(workload.seq_len):
         return
-    window, context = model.sliding_window, strategy.mesh.context
-    what = f"sliding_window={window} tokens of {model.name}"
-    if workload.document_len is not None:
-        yield f"{what} with document_len={workload.document_len}: windows inside documents are not built; leave one out"
-    if context == 1:
-        return
-    if strategy.scheme == "ulysses-ring":
-        yield f"{what} with scheme ulysses-ring: only ring, ring-zigzag, all-gather and ulysses have windows; use one of them"
-    half = workload.seq_len // (2 * context)
-    if strategy.scheme in {"ring-zigzag", "all-gather"} and window is not None and window - 1 > half:
-        yield f"{what} reaches beyond a half chunk of {half} tokens; use scheme ring, or fewer context ranks"
+    window, groups = model.sliding_window, strategy.mesh.context // strategy.ulysses
+    half = workload.seq_len // (2 * groups)
+    if strategy.scheme in ZIGZAG_SCHEMES and groups > 1 and window is not None and window - 1 > half:
+        yield (
+            f"sliding_window={window} tokens of {model.name} reaches beyond a half chunk of {half} tokens; use scheme ring, or"
+            " fewer context ranks"
+        )
 
 
 def _features(spec: StepSpec) -> Iterator[str]:

@@ -57,7 +57,8 @@ def slowest_rank(spec: StepSpec) -> Rank:
     """The context rank with most keys to attend to, of several the last: it sees every chunk of a contiguous ring.
 
     Without documents all ranks of the balanced layouts work alike; with them whoever holds most ends of documents has most to
-    do. Only blockwise attention leaves out parts of a chunk; any kernel leaves out chunks that share no document.
+    do. Only blockwise attention leaves out parts of a chunk; any kernel leaves out chunks that share no document. Layers count
+    each by its window.
     """
     sizes, strategy = axis_sizes(spec.strategy), spec.strategy
     work = _keys(spec) if spec.kernel == "blockwise" else _visits(spec)
@@ -66,20 +67,28 @@ def slowest_rank(spec: StepSpec) -> Rank:
 
 
 def _keys(spec: StepSpec) -> np.ndarray:
-    """Keys that the queries of each chunk attend to, up to what all have in common."""
-    offsets = token_order(spec.strategy, seq_len=spec.workload.seq_len) % (spec.workload.document_len or spec.workload.seq_len)
-    return offsets.reshape(spec.strategy.mesh.context // spec.strategy.ulysses, -1).sum(axis=1)
+    """Keys that the queries of each chunk attend to in all layers, up to what all have in common."""
+    length = spec.workload.seq_len
+    offsets = token_order(spec.strategy, seq_len=length) % (spec.workload.document_len or length)
+    kinds = spec.model.layer_kinds.items()
+    seen = sum(layers * np.minimum(offsets, (kind.window or length) - 1) for kind, layers in kinds)
+    return np.asarray(seen).reshape(spec.strategy.mesh.context // spec.strategy.ulysses, -1).sum(axis=1)
 
 
 def _visits(spec: StepSpec) -> np.ndarray:
-    """Other chunks that share a document with each chunk's queries: those between a run's first token and its document's."""
+    """Other chunks that share a document with each chunk's queries: those between a run's first token and its document's.
+
+    Of layers without a window: a windowed one is a call of one size on every rank.
+    """
     strategy, length = spec.strategy, spec.workload.seq_len
     chunks = strategy.mesh.context // strategy.ulysses
     halves = 2 if strategy.scheme in ZIGZAG_SCHEMES and chunks > 1 else 1
     run = length // (chunks * halves)
     first = token_order(strategy, seq_len=length)[::run].reshape(chunks, halves)
     back = -(-(first % (spec.workload.document_len or length)) // run)
-    own = np.arange(chunks)
+    own, windows = np.arange(chunks), [kind.window for kind in spec.model.layer_kinds]
+    if all(window is not None and window < length for window in windows):
+        return np.zeros(chunks)
     return back[:, 0] + (np.minimum(back[:, 1], chunks - 1 - own) if halves == 2 else 0)
 
 

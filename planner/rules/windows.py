@@ -13,6 +13,9 @@ from planner.rules.interface import Mask, Rule, code
 HALVES = ("ring-zigzag", "all-gather")
 """Schemes whose ranks hold two half chunks, so that full causal attention is as much work on each."""
 
+GROUPS = "ulysses-ring"
+"""Its groups of ranks that exchange heads hold two half chunks of theirs, which are as much longer."""
+
 
 def _longest(setting: Setting) -> int:
     """The longest window that is shorter than the sequence [tokens]; 0 where there is none."""
@@ -45,29 +48,21 @@ def _say_uneven(setting: Setting, strategy: Strategy) -> str:
     )
 
 
-def _groups(setting: Setting, table: StrategyTable) -> Mask:
-    return np.asarray(_schemes(table, "ulysses-ring") & bool(_longest(setting)))
-
-
-def _say_groups(setting: Setting, strategy: Strategy) -> str:
-    return (
-        f"scheme={strategy.scheme} has no halo for the window of {_longest(setting)} tokens of {setting.model.name}; "
-        "use ring, ring-zigzag, all-gather or ulysses"
-    )
-
-
 def _reach(setting: Setting, table: StrategyTable) -> Mask:
-    half = setting.workload.seq_len // (2 * table.context)
-    return np.asarray(_schemes(table, *HALVES) & (_longest(setting) - 1 > half))
+    half = setting.workload.seq_len // (2 * np.maximum(table.context // table.ulysses, 1))
+    return np.asarray(_schemes(table, *HALVES, GROUPS) & (_longest(setting) - 1 > half))
 
 
 def _say_reach(setting: Setting, strategy: Strategy) -> str:
     context, seq, window = strategy.mesh.context, setting.workload.seq_len, _longest(setting)
     most = seq // (2 * (window - 1))
-    way = f"context up to {most}, or " if most > 1 else ""
+    sizes = f"context={context}" + (f", ulysses={strategy.ulysses}" if strategy.ulysses > 1 else "")
+    fewer = "context / ulysses" if strategy.ulysses > 1 else "context"
+    way = f"{fewer} up to {most}, or " if most > 1 else ""
     return (
-        f"the window of {window} tokens of {setting.model.name} reaches beyond the half chunk of {seq // (2 * context)} tokens "
-        f"that context={context} leaves scheme={strategy.scheme}; use {way}scheme=ring, whose halo may be several chunks"
+        f"the window of {window} tokens of {setting.model.name} reaches beyond the half chunk of "
+        f"{seq // (2 * (context // strategy.ulysses))} tokens that {sizes} leaves scheme={strategy.scheme}; use {way}scheme=ring,"
+        " whose halo may be several chunks"
     )
 
 
@@ -80,21 +75,8 @@ def _say_kinds(setting: Setting, strategy: Strategy) -> str:
     return f"sharding_mode={strategy.sharding_mode}: layers of {setting.model.name} are of several kinds; use manual"
 
 
-def _documents(setting: Setting, table: StrategyTable) -> Mask:
-    return np.full(len(table), setting.workload.document_len is not None and bool(_longest(setting)))
-
-
-def _say_documents(setting: Setting, _: Strategy) -> str:
-    return (
-        f"the window of {_longest(setting)} tokens of {setting.model.name} inside packed documents is not built; leave "
-        "--document-len out"
-    )
-
-
 WINDOW_RULES: tuple[Rule, ...] = (
-    Rule("window-documents", "mesh", _documents, _say_documents),
     Rule("layer-kinds", "knob", _kinds, _say_kinds),
     Rule("window-balance", "knob", _uneven, _say_uneven),
-    Rule("window-groups", "knob", _groups, _say_groups),
     Rule("window-reach", "knob", _reach, _say_reach),
 )

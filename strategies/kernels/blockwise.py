@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from lcplan.blocks import block_size
 from lcplan.strategy import ATTENTION_BLOCK
 from strategies.kernels.interface import Attended, Gradients, Mask, Segments
 from strategies.kernels.tiles import MASKED, Tiles, dot
@@ -102,9 +103,5 @@ class BlockwiseKernel:
         )
 
     def _tiles(self, queries: int, keys: int, *, mask: Mask, segments: Segments | None) -> Tiles:
-        sizes = _divisor(queries, self.query_block), _divisor(keys, self.key_block)
+        sizes = block_size(queries, largest=self.query_block), block_size(keys, largest=self.key_block)
         return Tiles(*sizes, mask, segments, self.window, before=0 if mask == "full" else keys - queries)
-
-
-def _divisor(length: int, largest: int) -> int:
-    return next(size for size in range(min(length, largest), 0, -1) if length % size == 0)

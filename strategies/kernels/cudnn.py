@@ -37,10 +37,16 @@ def _parameters(q: Float[Array, "B T N H"], mask: Mask, *, segments: Segments | 
     }
 
 
-def _beside(q: Float[Array, "B T N H"], segments: Segments | None) -> tuple[Float[Array, ...], ...]:
-    """Bias, then lengths of queries and keys, their offsets, page tables: operands of features that are off."""
+def _beside(q: Float[Array, "B T N H"], segments: Segments | None, *, rows: int) -> tuple[Float[Array, ...], ...]:
+    """Bias, then lengths of queries and keys, their offsets, page tables: operands of features that are off.
+
+    ``rows`` of zeros before the queries are of the same tokens as the first keys.
+    """
     nothing = jnp.zeros(0, q.dtype)
-    return (nothing if segments is None else _bias(segments, q.dtype), *(nothing,) * 6)
+    if segments is None:
+        return (nothing,) * 7
+    queries = jnp.concatenate([segments.kv[:, :rows], segments.q], axis=1) if rows else segments.q
+    return (_bias(Segments(queries, segments.kv), q.dtype), *(nothing,) * 6)
 
 
 def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
@@ -66,7 +72,8 @@ class CudnnKernel:
     (Its packed layout takes a fixed number of documents, and that many times the log-sum-exps.)
 
     A window goes with as many queries as keys: zeros stand for the queries of keys before the first query's own. What they
-    attend to is cut off, and with cotangents of zero they add nothing to any gradient.
+    attend to is cut off, and with cotangents of zero they add nothing to any gradient. With documents the window goes beside
+    their bias, which cuDNN takes from 9.10.2 on (github NVIDIA/cudnn-frontend, node/sdpa_support_surface.h).
     """
 
     window: int | None = None
@@ -77,7 +84,7 @@ class CudnnKernel:
         """Output and softmax statistics, which cuDNN keeps as log-sum-exp when it trains."""
         rows = self._rows(q, kv)
         how = _parameters(q, mask, segments=segments, window=self.window)
-        operands = _padded(q, rows), kv[0], kv[1], *_beside(q, segments)
+        operands = _padded(q, rows), kv[0], kv[1], *_beside(q, segments, rows=rows)
         o, lse = fused._dot_product_attention_fwd_p_wrapper.bind(*operands, **how, is_training=True)
         return Attended(o[:, rows:], lse[:, :, rows:])
 
@@ -94,7 +101,15 @@ class CudnnKernel:
         """One fused call; cuDNN forms rowsum(do * o) itself."""
         rows = self._rows(q, kv)
         lse = jnp.pad(attended.lse, ((0, 0), (0, 0), (rows, 0))) if rows else attended.lse
-        operands = _padded(q, rows), kv[0], kv[1], *_beside(q, segments), lse, _padded(attended.o, rows), _padded(do, rows)
+        operands = (
+            _padded(q, rows),
+            kv[0],
+            kv[1],
+            *_beside(q, segments, rows=rows),
+            lse,
+            _padded(attended.o, rows),
+            _padded(do, rows),
+        )
         how = _parameters(q, mask, segments=segments, window=self.window)
         dq, dk, dv = fused._dot_product_attention_bwd_p_wrapper.bind(*operands, **how)
         return Gradients(dq[:, rows:], jnp.stack([dk, dv]))

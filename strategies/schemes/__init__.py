@@ -10,7 +10,7 @@ from strategies.schemes.documents import Documents
 from strategies.schemes.pattern import pattern_of
 from strategies.schemes.ring import ring_attention
 from strategies.schemes.route import Route
-from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention
+from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention, ulysses_window_attention
 from strategies.schemes.window import Halos, window_attention
 from strategies.spec import StepSpec
 
@@ -18,14 +18,16 @@ from strategies.spec import StepSpec
 def attend(
     q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, spec: StepSpec, documents: Documents = None
 ) -> Float[Array, "B T N H"]:
-    """Causal attention over the whole sequence, inside ``documents`` or in a window, by the strategy's scheme.
+    """Causal attention over the whole sequence, inside ``documents`` and in a window, by the strategy's scheme.
 
     Inside ``shard_map``: all lengths are local.
     """
     strategy = spec.strategy
     kernel = chunk_kernel(spec.kernel, block=strategy.attention_block, window=spec.window)
     if spec.window is not None and strategy.scheme != "ulysses":
-        return window_attention(q, kv, kernel=kernel, halos=Halos.of(spec, spec.window))
+        halos = Halos.of(spec, spec.window)
+        windowed = ulysses_window_attention if strategy.ulysses > 1 else window_attention
+        return windowed(q, kv, kernel=kernel, halos=halos, documents=documents)
     pattern = pattern_of(strategy.scheme, kernel, route=Route.of(strategy))
     match strategy.scheme:
         case "ulysses":

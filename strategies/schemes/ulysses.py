@@ -2,7 +2,7 @@
 
 Neighbouring context ranks exchange: all of them in scheme ``ulysses``, where each then runs one causal kernel over the whole
 sequence for its N / C heads; groups of them in ``ulysses-ring``, where each group holds a chunk of the sequence, and a ring
-over the groups attends to the others. Where the ranks that exchange outnumber KV heads, each head is sent to all ranks whose
+over the groups attends to the others; of a windowed layer halos go from group to group instead. Where the ranks that exchange outnumber KV heads, each head is sent to all ranks whose
 queries share it. What the exchanges give is a residual that no remat policy names: the backward pass exchanges queries, keys
 and values again.
 
@@ -26,6 +26,7 @@ from strategies.remat import name
 from strategies.schemes.documents import Documents, between, by_group
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.ring import ring_backward, ring_forward
+from strategies.schemes.window import Halos, window_backward, window_forward
 from strategies.vjp import with_backward
 
 
@@ -56,6 +57,19 @@ def ulysses_ring_attention(
     """The same by exchanges among the neighbours of one group and a ring over the groups."""
     inner = Inner(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))
     return _exchanged(q, kv, inner=inner, ranks=pattern.route.stride, documents=documents)
+
+
+def ulysses_window_attention(
+    q: Float[Array, "B T N H"],
+    kv: Float[Array, "2 B T K H"],
+    *,
+    kernel: ChunkKernel,
+    halos: Halos,
+    documents: Documents = None,
+) -> Float[Array, "B T N H"]:
+    """The same within the window of ``kernel``: groups bring each other's halos in place of a ring."""
+    inner = Inner(partial(window_forward, kernel=kernel, halos=halos), partial(window_backward, kernel=kernel, halos=halos))
+    return _exchanged(q, kv, inner=inner, ranks=halos.route.stride, documents=documents)
 
 
 def _exchanged(

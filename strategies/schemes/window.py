@@ -2,11 +2,13 @@
 
 A rank of a contiguous layout holds one run, whose halo is the end of the run before it, or whole runs and the end of one
 farther off. A rank of a zigzag holds two half chunks: the halo of the first is the end of the first half of the rank before,
-that of the second the end of the second half of the rank after (of the last rank: of its own first half). What comes round to
-the first ranks from the sequence's end is not looked at: they attend to fewer keys. The halo is a residual that no remat
-policy names: the backward pass brings it again, and its gradients go home by permutes the other way.
+that of the second the end of the second half of the rank after (of the last rank: of its own first half). Where neighbours
+have exchanged heads, each holds the runs of their group, and halos go from group to group. What comes round to the first
+ranks from the sequence's end is not looked at: they attend to fewer keys. The halo is a residual that no remat policy names:
+the backward pass brings it again, and its gradients go home by permutes the other way. Ids of documents are those of all
+ranks already, so a halo's are looked up.
 
-Inside ``shard_map``: all lengths are local; C context ranks.
+Inside ``shard_map``: all lengths are local; C context ranks, or groups of them that exchanged heads.
 """
 
 from __future__ import annotations
@@ -19,15 +21,14 @@ from typing import Any, TypeVar
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from lcplan.windows import halo_pieces
-from strategies.collectives import shift
-from strategies.kernels.interface import Attended, ChunkKernel, Gradients
-from strategies.mesh import CONTEXT
-from strategies.ranks import axis_index, axis_size
+from strategies.kernels.interface import Attended, ChunkKernel, Gradients, Segments
 from strategies.remat import name
+from strategies.schemes.documents import Documents, staged
 from strategies.schemes.layout import ZIGZAG_SCHEMES
+from strategies.schemes.route import Route
 from strategies.spec import StepSpec
 from strategies.staging import staged_with
 from strategies.vjp import with_backward
@@ -41,46 +42,64 @@ class Halos:
 
     pieces: tuple[int, ...]
     halves: bool
+    route: Route
 
     @classmethod
     def of(cls, spec: StepSpec, window: int) -> Halos:
         """The halos of a strategy's layout."""
-        ranks = spec.strategy.mesh.context
-        halves = spec.strategy.scheme in ZIGZAG_SCHEMES and ranks > 1
+        strategy = spec.strategy
+        groups = strategy.mesh.context // strategy.ulysses
+        halves = strategy.scheme in ZIGZAG_SCHEMES and groups > 1
         runs = 2 if halves else 1
-        return cls(halo_pieces(window, chunk=spec.local_seq_len // runs, chunks=ranks * runs), halves)
+        pieces = halo_pieces(window, chunk=spec.local_seq_len * strategy.ulysses // runs, chunks=groups * runs)
+        return cls(pieces, halves, Route(strategy.ulysses))
 
-    def runs(self, x: Float[Array, "B T ..."], *, axis: int) -> list[Array]:
+    def runs(self, x: Shaped[Array, "B T ..."], *, axis: int) -> list[Array]:
         """The tokens of each run."""
         return jnp.split(x, 2, axis=axis) if self.halves else [x]
 
     def brought(self, kv: Float[Array, "2 B T K H"]) -> list[Float[Array, "2 B S K H"]]:
         """Keys and values of each run behind its halo."""
         runs = self.runs(kv, axis=2)
-        if not self.pieces:
-            return runs
+        halos = self._before(lambda far, run, tokens: self.route.shift(_end(runs[run], tokens, axis=2), far))
+        return _joined(halos, runs, axis=2)
+
+    def segments(self, documents: Documents, place: Int[Array, ""]) -> list[Segments | None]:
+        """Ids of each run's queries, and of these behind those of its halo."""
+        if documents is None:
+            return [None] * (2 if self.halves else 1)
+
+        def end(far: int, run: int, tokens: int) -> Int[Array, "B h"]:
+            theirs = self.runs(documents[(place - far) % self.route.ranks()], axis=1)
+            return _end(theirs[run], tokens, axis=1)
+
+        own = self.runs(documents[place], axis=1)
+        return [Segments(*pair) for pair in zip(own, _joined(self._before(end), own, axis=1), strict=True)]
+
+    def _before(self, end: Callable[[int, int, int], Array]) -> list[list[Array]]:
+        """The halo of each run, the farthest piece first; ``end`` gives the last tokens of a run of the rank so far before."""
         if not self.halves:
-            halo = [shift(_end(kv, tokens), CONTEXT, by=far) for far, tokens in enumerate(self.pieces, 1)]
-            return [jnp.concatenate([*reversed(halo), kv], axis=2)]
-        ends = [_end(run, self.pieces[0]) for run in runs]
-        after = jnp.where(_is_last(), ends[0], shift(ends[1], CONTEXT, by=-1))
-        return [jnp.concatenate(pair, axis=2) for pair in zip((shift(ends[0], CONTEXT), after), runs, strict=True)]
+            return [[end(far, 0, tokens) for far, tokens in reversed([*enumerate(self.pieces, 1)])]]
+        if not self.pieces:
+            return [[], []]
+        (tokens,) = self.pieces
+        return [[end(1, 0, tokens)], [jnp.where(self._is_last(), end(0, 0, tokens), end(-1, 1, tokens))]]
 
     def home(self, gradients: list[Float[Array, "2 B S K H"]]) -> Float[Array, "2 B T K H"]:
         """The transpose of ``brought``: each run's own gradients and what comes back from halos, summed in fp32."""
-        total = sum(self.pieces)
+        total, shift = sum(self.pieces), self.route.shift
         own = [run[:, :, total:].astype(jnp.float32) for run in gradients]
         ends = list(accumulate(self.pieces, lambda end, tokens: end - tokens, initial=total))
         halos = [[run[:, :, low:high] for high, low in pairwise(ends)] for run in gradients]
         if not self.halves:
             for far, piece in enumerate(halos[0], 1):
-                own[0] = _added(own[0], shift(piece, CONTEXT, by=-far))
+                own[0] = _added(own[0], shift(piece, -far))
             return own[0].astype(gradients[0].dtype)
         if self.pieces:
             (first,), (second,) = halos
-            last, nothing = _is_last(), jnp.zeros_like(second)
-            own[0] = _added(_added(own[0], shift(first, CONTEXT, by=-1)), jnp.where(last, second, nothing))
-            own[1] = _added(own[1], shift(jnp.where(last, nothing, second), CONTEXT))
+            last, nothing = self._is_last(), jnp.zeros_like(second)
+            own[0] = _added(_added(own[0], shift(first, -1)), jnp.where(last, second, nothing))
+            own[1] = _added(own[1], shift(jnp.where(last, nothing, second), 1))
         return jnp.concatenate(own, axis=2).astype(gradients[0].dtype)
 
     def skipped(self, run: int) -> tuple[int, ...]:
@@ -90,9 +109,16 @@ class Halos:
         pieces = self.pieces[:1] if self.halves else self.pieces
         return tuple(accumulate(pieces, lambda left, tokens: left - tokens, initial=sum(pieces)))
 
+    def _is_last(self) -> Bool[Array, ""]:
+        return self.route.place() == self.route.ranks() - 1
 
-def _end(kv: Float[Array, "2 B T K H"], tokens: int) -> Float[Array, "2 B h K H"]:
-    return kv[:, :, kv.shape[2] - tokens :]
+
+def _end(x: Shaped[Array, "B T ..."], tokens: int, *, axis: int) -> Shaped[Array, "B h ..."]:
+    return lax.slice_in_dim(x, x.shape[axis] - tokens, x.shape[axis], axis=axis)
+
+
+def _joined(halos: list[list[Array]], runs: list[Array], *, axis: int) -> list[Array]:
+    return [jnp.concatenate([*halo, run], axis=axis) if halo else run for halo, run in zip(halos, runs, strict=True)]
 
 
 def _added(own: Float[Array, "2 B T K H"], back: Float[Array, "2 B h K H"]) -> Float[Array, "2 B T K H"]:
@@ -100,45 +126,56 @@ def _added(own: Float[Array, "2 B T K H"], back: Float[Array, "2 B h K H"]) -> F
     return own.at[:, :, own.shape[2] - back.shape[2] :].add(back.astype(own.dtype))
 
 
-def _is_last() -> Bool[Array, ""]:
-    return axis_index(CONTEXT) == axis_size(CONTEXT) - 1
-
-
 def window_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel, halos: Halos
+    q: Float[Array, "B T N H"],
+    kv: Float[Array, "2 B T K H"],
+    *,
+    kernel: ChunkKernel,
+    halos: Halos,
+    documents: Documents = None,
 ) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries within the window of ``kernel``."""
-    backward = partial(_backward, kernel=kernel, halos=halos)
-    return with_backward(partial(_forward, kernel=kernel, halos=halos), backward)(q, kv)
+    """Causal attention of the local queries within the window of ``kernel``, and inside their documents."""
+    backward = partial(window_backward, kernel=kernel, halos=halos)
+    return with_backward(partial(window_forward, kernel=kernel, halos=halos), backward)(q, kv, documents)
 
 
-def _forward(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, kernel: ChunkKernel, halos: Halos
+def window_forward(
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents: Documents, *, kernel: ChunkKernel, halos: Halos
 ) -> tuple[Array, Any]:
-    place = staged_with(axis_index(CONTEXT), q)
-    brought, qs = halos.brought(kv), halos.runs(q, axis=1)
+    """The output, and what ``window_backward`` needs."""
+    place, documents = staged_with(halos.route.place(), q), staged(documents, q)
+    brought, qs, ids = halos.brought(kv), halos.runs(q, axis=1), halos.segments(documents, place)
 
     def attend(run: int, skipped: int) -> Attended:
-        return kernel.forward(qs[run], brought[run][:, :, skipped:], mask="causal")
+        return kernel.forward(qs[run], brought[run][:, :, skipped:], mask="causal", segments=_from(ids[run], skipped))
 
     parts = [_chosen(partial(attend, run), halos.skipped(run), place) for run in range(len(qs))]
     o, lse = jnp.concatenate([part.o for part in parts], axis=1), jnp.concatenate([part.lse for part in parts], axis=2)
     attended = Attended(name(o, "context"), name(lse, "lse"))
-    return attended.o, (q, brought, attended, place)
+    return attended.o, (q, brought, attended, place, documents)
 
 
-def _backward(residuals: Any, do: Float[Array, "B T N H"], *, kernel: ChunkKernel, halos: Halos) -> tuple[Array, Array]:
-    q, brought, attended, place = residuals
+def window_backward(
+    residuals: Any, do: Float[Array, "B T N H"], *, kernel: ChunkKernel, halos: Halos
+) -> tuple[Array, Array, None]:
+    """Gradients of queries, and of keys and values; documents have none."""
+    q, brought, attended, place, documents = residuals
     qs, dos, os = (halos.runs(x, axis=1) for x in (q, do, attended.o))
-    lses = halos.runs(attended.lse, axis=2)
+    lses, ids = halos.runs(attended.lse, axis=2), halos.segments(staged(documents, do), place)
 
     def attend(run: int, skipped: int) -> Gradients:
         seen, keys = Attended(os[run], lses[run]), brought[run][:, :, skipped:]
-        dq, dkv = kernel.backward(qs[run], keys, attended=seen, do=dos[run], mask="causal")
+        segments = _from(ids[run], skipped)
+        dq, dkv = kernel.backward(qs[run], keys, attended=seen, do=dos[run], mask="causal", segments=segments)
         return Gradients(dq, jnp.pad(dkv, ((0, 0), (0, 0), (skipped, 0), (0, 0), (0, 0))))
 
     parts = [_chosen(partial(attend, run), halos.skipped(run), place) for run in range(len(qs))]
-    return jnp.concatenate([part.dq for part in parts], axis=1), halos.home([part.dkv for part in parts])
+    return jnp.concatenate([part.dq for part in parts], axis=1), halos.home([part.dkv for part in parts]), None
+
+
+def _from(segments: Segments | None, skipped: int) -> Segments | None:
+    """Without the ids of the halo's first tokens."""
+    return None if segments is None else Segments(segments.q, segments.kv[:, skipped:])
 
 
 def _chosen(attend: Callable[[int], Result], skipped: tuple[int, ...], place: Int[Array, ""]) -> Result:

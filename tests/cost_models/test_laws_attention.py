@@ -70,6 +70,12 @@ def test_one_call_on_all_gathered_keys_takes_the_work_of_its_chunks_and_merges_n
     assert merge_bytes(Layout(llama, table), chunks)[0] == 2 * 6 * 7 * llama.workload.tokens / 8 * 4096
 
 
+@pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "ulysses"])
+def test_unfused_attention_takes_a_ranks_queries_and_all_keys(llama, scheme):
+    unfused = replace(llama, program=Program(attention="unfused"))
+    assert total(unfused, scheme, 8) == pytest.approx(total(unfused, scheme, 1) / 8)
+
+
 def test_backward_takes_five_products_for_two(llama):
     rates = rates_of(llama.hardware)
     ratio = rates.attention_forward.value / rates.attention_backward.value

@@ -11,11 +11,11 @@ from lcplan.strategy import Mesh, Strategy
 from lcplan.workload import Workload
 
 
-def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100"):
+def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100", mesh=None, scheme="ring"):
     spec = hardware(machine)
     work = Workload(seq_len=8192, global_batch=8)
     setting = Setting(model("llama3-8b"), spec, work, spec.usable_bytes, program or Program())
-    return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), remat=remat)]))
+    return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=mesh or Mesh(fsdp=8), scheme=scheme, remat=remat)]))
 
 
 def test_sizes_by_hand():
@@ -36,6 +36,14 @@ def test_what_a_program_computes_in_fp32_it_keeps_so():
     assert wide["norms"][0] == 2 * 4 * 8192 * 4096
     assert not kept_bytes(layout_of(fp32, remat="full"))["norms"].any()  # remat makes them again
     assert not kept_bytes(layout_of(fp32, remat="full"))["lse"].any()
+
+
+@pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "all-gather", "ulysses"])
+def test_unfused_weights_are_of_all_keys_however_the_sequence_is_split(scheme):
+    """A quarter of the queries and all heads, or all queries and a quarter of the heads: with 8192 keys each."""
+    unfused = Program(attention="unfused")
+    split = layout_of(unfused, remat="none", mesh=Mesh(context=4), scheme=scheme)
+    assert kept_bytes(split)["lse"][0] == 8 * 2 * (8192 / 4) * 8192 * 32  # 8 sequences in bf16
 
 
 def test_what_is_offloaded_is_gone_from_the_device_and_not_repeated():

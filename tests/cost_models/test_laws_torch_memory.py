@@ -95,6 +95,15 @@ def test_unfused_attention_keeps_five_bytes_a_score():
     assert unfused - fused == pytest.approx(5.0 * 2048 * 2048 * 32)
 
 
+def test_unfused_scores_are_of_a_ranks_queries_and_all_keys():
+    program = PROGRAMS["megatron"].model_copy(update={"attention": "unfused"})
+    layout = layout_of("megatron", mesh=Mesh(data=4, context=4), seq_len=2048)
+    setting = Setting(LLAMA, layout.setting.hardware, layout.setting.workload, layout.setting.budget_bytes, program)
+    fused, unfused = (TorchMemory(one).layer_activations[0] for one in (layout, Layout(setting, layout.table)))
+    assert unfused - fused == pytest.approx(5.0 * layout.tokens[0] * 2048 * 32)
+    assert layout.tokens[0] == layout.sequences[0] * 512
+
+
 def test_the_allocators_pool_counts_against_the_budget():
     layout = layout_of("torch-fsdp", mesh=Mesh(fsdp=16))
     assert pool_slack_bytes(layout, np.array([100.0])) == pytest.approx([100.0 * (RESERVED_OF_ALLOCATED - 1)])

@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.collectives import collectives
 from cost_models.setting import Setting
 from lcplan.catalog import hardware, model
+from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 
@@ -27,8 +28,9 @@ Listed = tuple[str, str, int, int]
 def listed(request: dict[str, Any]) -> list[Listed]:
     """The law's list for a request to ``target_step.py`` that names all sizes."""
     machine = hardware(request["hardware"])
-    spec = model(request["model"]).model_copy(update=request.get("changes", {}))
-    workload = Workload(seq_len=request["seq_len"], global_batch=request["global_batch"])
+    spec = ModelSpec.model_validate(model(request["model"]).model_dump() | request.get("changes", {}))
+    sizes = {name: request.get(name) for name in ("seq_len", "global_batch", "document_len")}
+    workload = Workload.model_validate(sizes)
     setting = Setting(spec, machine, workload, machine.usable_bytes)
     uses = collectives(setting, Strategy.model_validate(request["strategy"]))
     return [(use.op, use.axis, use.bytes, use.calls) for use in uses]

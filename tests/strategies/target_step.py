@@ -13,6 +13,7 @@ from jax.experimental import topologies
 from schedule import products_beside_hops, products_beside_host_copies, ring_loops
 
 from lcplan import catalog
+from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 from planner.measure.hlo import read_executable
@@ -46,7 +47,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
     sizes = {name: request[name] for name in ("seq_len", "global_batch", "document_len")}
     workload = Workload(**sizes)
-    model = catalog.model(request["model"]).model_copy(update=request["changes"])
+    model = ModelSpec.model_validate(catalog.model(request["model"]).model_dump() | request["changes"])
     spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
     step = build_step(spec, build_mesh(strategy, described.devices))
     compiled = step.jitted.lower(*step.abstract_arguments()).compile(request["options"])

@@ -36,6 +36,7 @@ FAST = [
     (windowed(PLAIN, 19), strategy("ring", context=8)),  # 4 tokens a chunk: a halo of five chunks
     (windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
     (TURNS, strategy("ring-zigzag", "save-attention", context=4, tensor=2)),
+    (TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
 ]
 SLOW = [
     (windowed(PLAIN, 2), strategy("ring", context=4)),  # of one token no gradient but the values' is other than zero
@@ -52,6 +53,12 @@ SLOW = [
     (TURNS, strategy("ring-zigzag", context=4, bidirectional="on")),
     (TURNS, strategy("ring-zigzag")),
     (windowed(PLAIN, 5, WindowPattern(windowed=1, full=1)), strategy("ring-zigzag", context=4, fsdp=2)),  # all of a half chunk
+    (TURNS, strategy("ulysses-ring", "save-attention", ulysses=2, context=8, bidirectional="on")),  # one KV head a lane
+    (TURNS, strategy("ulysses-ring", "none", ulysses=4, context=8)),
+    (windowed(PLAIN, 9), strategy("ulysses-ring", ulysses=2, context=4, fsdp=2)),  # all of a half chunk
+    (windowed(PLAIN, 1), strategy("ulysses-ring", ulysses=2, context=4)),  # no halo
+    (windowed(RICH, 5), strategy("ulysses-ring", "minimal", ulysses=4, context=8)),  # each KV head on two ranks
+    (windowed(PLAIN, 5), strategy("ulysses-ring", ulysses=2, context=4).model_copy(update={"sharding_mode": "explicit"})),
     (FIRST_FULL, strategy("ring", context=4, tensor=2)),
     (FIRST_FULL, strategy("ring-zigzag", "save-qkv", context=2, tensor=2, microbatches=2)),
 ]
@@ -109,21 +116,18 @@ def assert_kernel(kernel, window, keys):
 @pytest.mark.parametrize(
     ("model", "mixed", "message"),
     [
-        (TURNS, strategy("ulysses-ring", ulysses=2, context=4), "only ring, ring-zigzag, all-gather and ulysses have windows"),
         (windowed(PLAIN, 6), strategy("ring-zigzag", context=4), "reaches beyond a half chunk of 4 tokens; use scheme ring"),
+        (
+            windowed(PLAIN, 10),
+            strategy("ulysses-ring", ulysses=2, context=4),
+            "reaches beyond a half chunk of 8 tokens; use scheme ring",
+        ),
         (TURNS, strategy("ring", context=4).model_copy(update={"sharding_mode": "auto"}), "are of several kinds; use manual"),
     ],
 )
 def test_what_is_refused(model, mixed, message):
     with pytest.raises(BadInputError, match=message):
         check(Case(model, mixed).spec())
-
-
-def test_windows_inside_documents_are_refused():
-    with pytest.raises(
-        BadInputError, match=r"sliding_window=5 tokens of .* with document_len=4: windows inside documents are not"
-    ):
-        check(Case(windowed(PLAIN, 5), strategy(), documents="short").spec())
 
 
 HALVES = WindowPattern(windowed=1, full=1)
@@ -136,6 +140,8 @@ HALVES = WindowPattern(windowed=1, full=1)
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("ring-zigzag", "save-attention", context=4)),
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("all-gather", context=4)),
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("ulysses", context=4)),
+        (windowed(PLAIN, 4, HALVES, layers=4), strategy("ulysses-ring", "save-attention", ulysses=2, context=8)),
+        (windowed(RICH, 5), strategy("ulysses-ring", ulysses=4, context=8)),  # each KV head on two ranks
     ],
     ids=lambda value: getattr(value, "label", None),
 )
@@ -149,4 +155,5 @@ def test_the_context_axis_moves_what_the_law_says(model, mixed):
         wanted[use.op, use.axis] += use.bytes * use.calls
     got = collective_bytes(text, mixed)
     ops = ("collective-permute", "all-to-all", "all-gather", "reduce-scatter")
-    assert {op: got[op, "context"] for op in ops} == {op: wanted[op, "context"] for op in ops}
+    uses = [(op, axes) for op in ops for axes in ("context", f"context/{mixed.ulysses}")]
+    assert {use: got[use] for use in uses} == {use: wanted[use] for use in uses}

@@ -19,6 +19,13 @@ def experts(mesh, **fields):
     return {**gb200(mesh, **fields), "model": "qwen3-30b-a3b", "global_batch": 8}
 
 
+def windowed(mesh, document_len=None, **fields):
+    """Windows in every second layer, so that both kinds of attention are there."""
+    turns = {"sliding_window": 1024, "window_pattern": {"windowed": 1, "full": 1}}
+    step = gb200(mesh, **fields)
+    return {**step, "changes": {**step["changes"], **turns}, "document_len": document_len}
+
+
 def v5p(mesh, **fields):
     return {**gb200(mesh, backend="ici", **fields), "hardware": "tpu-v5p-8"}
 
@@ -34,6 +41,9 @@ GPU = [
     gb200({"context": 2, "tensor": 4}, collective_matmul="one-way"),
     gb200({"data": 2, "fsdp": 2, "context": 2, "tensor": 2}, remat="offload-layer-in"),
     gb200({"context": 4, "tensor": 2}, microbatches=2, gather_dtype="fp32", reduce_dtype="bf16"),
+    windowed({"context": 8}, scheme="ulysses-ring", ulysses=2, remat="save-attention"),
+    windowed({"context": 4, "tensor": 2}, 6000, scheme="ulysses-ring", ulysses=2),
+    windowed({"context": 4, "fsdp": 2}, 6000),
     experts({"context": 2, "expert": 4}),
     experts({"context": 4, "tensor": 2, "expert": 2}, moe_dispatch="capacity"),
     experts({"fsdp": 2, "context": 2, "expert": 4}, moe_dispatch="gather", remat="none"),
@@ -47,7 +57,8 @@ TPU = [
 def named(request):
     strategy = Strategy.model_validate(request["strategy"])
     dispatch = f" {strategy.moe_dispatch}" if strategy.mesh.expert > 1 else ""
-    return f"{request['hardware']} {request['model']} {strategy.label}{dispatch}".replace(" ", ",")
+    masks = " windows" * ("sliding_window" in request["changes"]) + " documents" * bool(request.get("document_len"))
+    return f"{request['hardware']} {request['model']} {strategy.label}{dispatch}{masks}".replace(" ", ",")
 
 
 @pytest.mark.slow

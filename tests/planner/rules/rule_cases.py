@@ -58,11 +58,18 @@ CASES = [
         {"context": 8},
     ),
     (
-        "window-groups",
+        "window-balance",
+        {"model": "mistral-7b-v0.1", "seq": 65536},
+        {"context": 8, "scheme": "ulysses-ring", "ulysses": 2, "bidirectional": "on"},
+        "bidirectional=on: every layer",
+        {"context": 8, "scheme": "ulysses-ring", "ulysses": 2},
+    ),
+    (
+        "window-reach",
         {"model": "gemma-2-9b", "seq": 65536},
-        {"context": 8, "scheme": "ulysses-ring", "ulysses": 4},
-        "scheme=ulysses-ring has no halo for the window of 4096 tokens of gemma-2-9b",
-        {"context": 8, "scheme": "all-gather"},
+        {"context": 32, "scheme": "ulysses-ring", "ulysses": 2},
+        "half chunk of 2048 tokens that context=32, ulysses=2 leaves scheme=ulysses-ring; use context / ulysses up to 8, or",
+        {"context": 32, "scheme": "ulysses-ring", "ulysses": 4},
     ),
     (
         "window-reach",

@@ -36,7 +36,7 @@ def test_all_broken_rules_of_one_strategy_are_told(ask):
 
 
 def test_every_rule_has_a_case():
-    assert {case[0] for case in CASES} | {"vocabulary", "feed-forward", "window-documents"} == {rule.name for rule in ALL_RULES}
+    assert {case[0] for case in CASES} | {"vocabulary", "feed-forward"} == {rule.name for rule in ALL_RULES}
     assert not set(MESH_RULES) & set(KNOB_RULES)
 
 
@@ -58,15 +58,12 @@ def test_dims_that_tensor_must_divide(ask, rule, field, value, message):
     assert message in found.explain(odd, _strategy(tensor=2))
 
 
-def test_windows_inside_documents_are_refused(ask):
-    setting = setting_of(ask("mistral-7b-v0.1", seq=65536))
+@pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"])
+def test_windows_inside_documents_are_let_in(ask, scheme):
+    setting = setting_of(ask("gemma-2-9b", seq=65536))
     packed = replace(setting, workload=setting.workload.model_copy(update={"document_len": 4096}))
-    one = _strategy(context=8, scheme="ring")
-    assert broken_rules(setting, one) == []
-    assert broken_rules(packed, one) == [
-        "the window of 4096 tokens of mistral-7b-v0.1 inside packed documents is not built; leave --document-len out "
-        "(rule window-documents)"
-    ]
+    one = _strategy(context=4, scheme=scheme, ulysses=2 if scheme == "ulysses-ring" else 1)
+    assert broken_rules(setting, one) == broken_rules(packed, one) == []
 
 
 def test_rejected_counts_add_up_and_have_an_example_each(ask):
