@@ -35,8 +35,8 @@ class Runs:
 def visited_window_keys(runs: Runs, *, window: int, document_len: int) -> Floats:
     """Mean keys that a query is multiplied by, by run: of the whole blocks that its document and its window leave.
 
-    A block of queries from a to b meets the key blocks from that of the first token that a sees, ``max(a - W + 1, m (a // m))``,
-    to that of b. A run's keys begin with its halo, as far as the sequence reaches back.
+    A block of queries from a to b meets the key blocks from that of a's first token, ``max(a - W + 1, m (a // m))``, to that
+    of b. A run's keys begin with its halo, as far as the sequence reaches back.
 
     Parameters
     ----------

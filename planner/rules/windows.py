@@ -56,13 +56,14 @@ def _reach(setting: Setting, table: StrategyTable) -> Mask:
 def _say_reach(setting: Setting, strategy: Strategy) -> str:
     context, seq, window = strategy.mesh.context, setting.workload.seq_len, _longest(setting)
     most = seq // (2 * (window - 1))
-    sizes = f"context={context}" + (f", ulysses={strategy.ulysses}" if strategy.ulysses > 1 else "")
-    fewer = "context / ulysses" if strategy.ulysses > 1 else "context"
+    sizes, fewer = f"context={context}", "context"
+    if strategy.ulysses > 1:
+        sizes, fewer = f"{sizes}, ulysses={strategy.ulysses}", "context / ulysses"
     way = f"{fewer} up to {most}, or " if most > 1 else ""
+    half = seq // (2 * (context // strategy.ulysses))
     return (
-        f"the window of {window} tokens of {setting.model.name} reaches beyond the half chunk of "
-        f"{seq // (2 * (context // strategy.ulysses))} tokens that {sizes} leaves scheme={strategy.scheme}; use {way}scheme=ring,"
-        " whose halo may be several chunks"
+        f"the window of {window} tokens of {setting.model.name} reaches beyond the half chunk of {half} tokens "
+        f"that {sizes} leaves scheme={strategy.scheme}; use {way}scheme=ring, whose halo may be several chunks"
     )
 
 

@@ -2,9 +2,9 @@
 
 Neighbouring context ranks exchange: all of them in scheme ``ulysses``, where each then runs one causal kernel over the whole
 sequence for its N / C heads; groups of them in ``ulysses-ring``, where each group holds a chunk of the sequence, and a ring
-over the groups attends to the others; of a windowed layer halos go from group to group instead. Where the ranks that exchange outnumber KV heads, each head is sent to all ranks whose
-queries share it. What the exchanges give is a residual that no remat policy names: the backward pass exchanges queries, keys
-and values again.
+over the groups attends to the others; of a windowed layer halos go from group to group instead. Where the ranks that exchange
+outnumber KV heads, each head is sent to all ranks whose queries share it. What the exchanges give is a residual that no remat
+policy names: the backward pass exchanges queries, keys and values again.
 
 Inside ``shard_map``: all lengths are local; E ranks exchange, S = E T.
 """

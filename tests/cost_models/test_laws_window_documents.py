@@ -113,7 +113,7 @@ def test_every_scheme_is_priced_and_moves_what_windows_move_and_ids(scheme, mach
     setting = replace(windowed(2048, window_pattern=TURNS), hardware=hardware(machine))
     one = table(scheme, 8, ulysses=4 if scheme == "ulysses-ring" else 1, microbatches=8)
     plain, short = (collectives(which, one.strategy(0)) for which in (setting, packed(setting, 8192)))
-    assert [use for use in short if use.purpose != "documents"] == plain
+    assert [use for use in short if use.purpose != "documents"] == list(plain)
     assert [(use.bytes, use.calls) for use in short if use.purpose == "documents"] == [(4 * SEQ, 8)]
     priced = [estimate(which, one) for which in (setting, packed(setting, 8192))]
     assert priced[1].step_s[0] <= priced[0].step_s[0] * 1.001

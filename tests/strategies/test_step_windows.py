@@ -36,9 +36,9 @@ FAST = [
     (windowed(PLAIN, 19), strategy("ring", context=8)),  # 4 tokens a chunk: a halo of five chunks
     (windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
     (TURNS, strategy("ring-zigzag", "save-attention", context=4, tensor=2)),
-    (TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
 ]
 SLOW = [
+    (TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
     (windowed(PLAIN, 2), strategy("ring", context=4)),  # of one token no gradient but the values' is other than zero
     (windowed(PLAIN, 8), strategy("ring", context=4, fsdp=2, microbatches=2)),
     (windowed(PLAIN, 9), strategy("ring", "none", context=4, tensor=2)),

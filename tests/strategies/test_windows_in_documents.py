@@ -21,11 +21,11 @@ from strategies.spec import StepSpec
 
 FAST = [
     ("uneven", windowed(PLAIN, 5), strategy("ring", context=4, tensor=2)),
-    ("uneven", TURNS, strategy("ring-zigzag", context=4)),
     ("uneven", TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
-    ("crossing", windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
 ]
 SLOW = [
+    ("uneven", TURNS, strategy("ring-zigzag", context=4)),
+    ("crossing", windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
     ("crossing", windowed(PLAIN, 19), strategy("ring", context=8)),  # a halo of five chunks
     ("any ids", windowed(PLAIN, 6), strategy("ring", "none", context=4, fsdp=2, microbatches=2)),
     ("uneven", TURNS, strategy("all-gather", "save-attention", context=4, tensor=2)),
