@@ -141,7 +141,9 @@ HALVES = WindowPattern(windowed=1, full=1)
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("all-gather", context=4)),
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("ulysses", context=4)),
         (windowed(PLAIN, 4, HALVES, layers=4), strategy("ulysses-ring", "save-attention", ulysses=2, context=8)),
-        (windowed(RICH, 5), strategy("ulysses-ring", ulysses=4, context=8)),  # each KV head on two ranks
+        pytest.param(  # each KV head on two ranks
+            windowed(RICH, 5), strategy("ulysses-ring", ulysses=4, context=8), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda value: getattr(value, "label", None),
 )
