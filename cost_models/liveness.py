@@ -196,6 +196,15 @@ class LayerBackward:
         return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
 
     @cached_property
+    def waiting(self) -> Floats:
+        """What a loop whose turn has other layers too holds of this one: its whole gradients, ``r P_layer / t``.
+
+        They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32.
+        """
+        weights = self.layout.held_bytes if self.layout.setting.hardware.kind == "cpu" else 0.0
+        return (self.layout.reduce_bytes + weights) * self._matrices * self._sharded
+
+    @cached_property
     def attention_unreduced(self) -> Floats:
         """The same when attention runs backward: this layer's feed-forward and output gradients are there."""
         layout = self.layout

@@ -17,6 +17,7 @@ from cost_models.expert_liveness import ExpertBackward
 from cost_models.kept import on_device_bytes
 from cost_models.layout import Floats, Layout
 from cost_models.liveness import FP32_BYTES, LayerBackward, Loss
+from lcplan.layers import LayerKind
 
 MEMORY_PARTS: tuple[str, ...] = (
     "params",
@@ -117,11 +118,23 @@ class StepMemory:
             LayerBackward(part) if part.setting.model.routed is None else ExpertBackward(part) for part in self.layout.parts
         )
 
+    @cached_property
+    def _waiting(self) -> tuple[Floats | float, ...]:
+        """By kind of layers, the gradients that wait of the other layers of a turn of the loop; a run of one turn is none."""
+        model = self.layout.setting.model
+        sizes = dict(zip(model.layer_kinds, self._kinds, strict=True))
+        most: dict[LayerKind, Floats | float] = dict.fromkeys(sizes, 0.0)
+        for period, _ in (run for run in model.layer_runs if run.repeats > 1 and len(run.period) > 1):
+            turn = reduce(np.add, [sizes[kind].waiting for kind in period])
+            most |= {kind: np.maximum(most[kind], turn - sizes[kind].waiting) for kind in period}
+        return tuple(most.values())
+
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
         """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
         if self.layout.setting.hardware.kind == "tpu":
             return [("loops", self._loops(layer)) for layer in self._kinds]
-        return [*self._outside().items(), *(phase for layer in self._kinds for phase in self._inside(layer).items())]
+        inside = (self._inside(*each).items() for each in zip(self._kinds, self._waiting, strict=True))
+        return [*self._outside().items(), *(phase for phases in inside for phase in phases)]
 
     def _outside(self) -> dict[str, dict[str, Floats]]:
         """Moments before and after the layers' backward pass."""
@@ -143,8 +156,8 @@ class StepMemory:
             "update": {"grads": FP32_BYTES * self._elements},
         }
 
-    def _inside(self, layer: LayerBackward) -> dict[str, dict[str, Floats]]:
-        """Moments of one layer's backward pass."""
+    def _inside(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, dict[str, Floats]]:
+        """Moments of one layer's backward pass; ``waiting`` are the gradients of the other layers of its turn."""
         in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
         return {
             "feed_forward_backward": {
@@ -152,21 +165,21 @@ class StepMemory:
                 "working_set": layer.feed_forward,
                 "kv_ring": layer.keys_at_rest,
                 "gathered_weights": layer.weights,
-                "collective_buffers": layer.unreduced,
+                "collective_buffers": layer.unreduced + waiting,
             },
             "stream_backward": {
                 **in_layer,
                 "working_set": layer.stream_products,
                 "kv_ring": layer.keys_at_rest,
                 "gathered_weights": layer.weights,
-                "collective_buffers": layer.unreduced,
+                "collective_buffers": layer.unreduced + waiting,
             },
             "attention_backward": {
                 **in_layer,
                 "working_set": layer.attention,
                 "kv_ring": layer.keys,
                 "gathered_weights": layer.attention_weights,
-                "collective_buffers": layer.attention_unreduced,
+                "collective_buffers": layer.attention_unreduced + waiting,
             },
         }
 
