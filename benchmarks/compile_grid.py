@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from lcplan.catalog import hardware, model
+from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 from planner.measure.compile import compile_jobs
@@ -24,20 +25,20 @@ MEASURED = ("argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "host
 
 
 def job_of(point: dict) -> CompileJob:
-    """A point of the grid as a job."""
+    """A point of the grid as a job; ``changes`` to the catalogue's model and ``document_len`` may be left out."""
+    sizes = {name: point.get(name) for name in ("seq_len", "global_batch", "document_len")}
     return CompileJob(
-        model=model(point["model"]),
+        model=ModelSpec.model_validate(model(point["model"]).model_dump() | point.get("changes", {})),
         hardware=hardware(point["hardware"]),
-        workload=Workload(seq_len=point["seq_len"], global_batch=point["global_batch"]),
+        workload=Workload.model_validate(sizes),
         strategy=Strategy.model_validate(point["strategy"]),
     )
 
 
 def key_of(point: dict) -> str:
     """What tells points apart."""
-    return json.dumps(
-        {name: point[name] for name in ("model", "hardware", "seq_len", "global_batch", "strategy")}, sort_keys=True
-    )
+    names = ("model", "changes", "hardware", "seq_len", "global_batch", "document_len", "strategy")
+    return json.dumps({name: point.get(name) for name in names}, sort_keys=True)
 
 
 def main(again: bool) -> None:

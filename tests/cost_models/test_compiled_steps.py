@@ -11,8 +11,9 @@ from cost_models.estimate import estimate
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
+from lcplan.model import ModelSpec
 from lcplan.remat import REMAT_POLICIES
-from lcplan.strategy import Strategy
+from lcplan.strategy import SCHEMES, Strategy
 from lcplan.workload import Workload
 
 ROWS = json.loads((Path(__file__).parent / "data" / "compiled_steps.json").read_text())["rows"]
@@ -23,8 +24,9 @@ MEAN = {"gb200": 0.02, "dgx-h100": 0.02, "tpu-v5p": 0.03, "cpu-host": 0.06}
 
 def priced(row):
     machine = hardware(row["hardware"])
-    workload = Workload(seq_len=row["seq_len"], global_batch=row["global_batch"])
-    setting = Setting(model(row["model"]), machine, workload, machine.usable_bytes)
+    sizes = {name: row.get(name) for name in ("seq_len", "global_batch", "document_len")}
+    spec = ModelSpec.model_validate(model(row["model"]).model_dump() | row.get("changes", {}))
+    setting = Setting(spec, machine, Workload.model_validate(sizes), machine.usable_bytes)
     return estimate(setting, StrategyTable.from_strategies([Strategy.model_validate(row["strategy"])])).row(0)
 
 
@@ -34,7 +36,8 @@ def modelled(row):
 
 def named(row):
     strategy = Strategy.model_validate(row["strategy"])
-    return f"{row['hardware']}-{row['model']}-{row['seq_len'] // 1024}k-{strategy.label}".replace(" ", ",")
+    masks = "-windows" * ("changes" in row) + "-documents" * ("document_len" in row)
+    return f"{row['hardware']}-{row['model']}{masks}-{row['seq_len'] // 1024}k-{strategy.label}".replace(" ", ",")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
@@ -63,7 +66,7 @@ def test_what_was_compiled_adds_up():
 def step_of(hardware, **fields):
     """The row of llama3-8b with these sizes and this strategy."""
     sizes = [hardware, fields.pop("seq_len"), fields.pop("global_batch"), Strategy.model_validate(fields)]
-    found = [row for row in ROWS if row["model"] == "llama3-8b" and key_of(row) == sizes]
+    found = [row for row in ROWS if row["model"] == "llama3-8b" and "changes" not in row and key_of(row) == sizes]
     assert len(found) == 1
     return found[0]
 
@@ -112,6 +115,6 @@ def test_what_is_offloaded_lies_in_the_hosts_memory_to_the_byte():
 
 def test_the_grid_reaches_every_scheme_policy_and_machine():
     strategies = [Strategy.model_validate(row["strategy"]) for row in ROWS]
-    assert {s.scheme for s in strategies} == {"ring", "ring-zigzag", "all-gather", "ulysses"}
+    assert {s.scheme for s in strategies} == {*SCHEMES}
     assert {s.remat for s in strategies} == set(REMAT_POLICIES)
     assert len({row["model"] for row in ROWS}) >= 5

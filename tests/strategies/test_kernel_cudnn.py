@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equality import random_documents
 from jax._src.cudnn import fused_attention_stablehlo as fused
 from test_documents import tokens
 
 from strategies.kernels.blockwise import BlockwiseKernel
-from strategies.kernels.cudnn import CudnnKernel, _bias
+from strategies.kernels.cudnn import CudnnKernel, _beside, _bias
 from strategies.kernels.interface import Attended, Segments
 from strategies.schemes.merge import Merged
 
@@ -51,6 +52,25 @@ def test_documents_are_a_bias():
     assert np.exp(bias.min() + 1e6) == 0  # and no number that a softmax cannot take
 
 
+def test_documents_of_a_run_and_its_halo_are_a_square_bias():
+    """Zeros stand for queries of the halo, which are of the halo's documents: they see no less than their own keys."""
+    q, kv = jax.ShapeDtypeStruct((2, 256, 6, 128), jnp.bfloat16), jax.ShapeDtypeStruct((2, 2, 384, 2, 128), jnp.bfloat16)
+    ids = Segments(jax.ShapeDtypeStruct((2, 256), jnp.int32), jax.ShapeDtypeStruct((2, 384), jnp.int32))
+
+    def both(q, kv, segments):
+        kernel = CudnnKernel(100)
+        attended = kernel.forward(q, kv, mask="causal", segments=segments)
+        return attended, kernel.backward(q, kv, attended=attended, do=attended.o, mask="causal", segments=segments)
+
+    attended, gradients = jax.eval_shape(both, q, kv, ids)
+    assert attended == Attended(q, jax.ShapeDtypeStruct((2, 6, 256), jnp.float32))
+    assert gradients == (q, kv)
+    small = Segments(jnp.array([[1, 1]]), jnp.array([[0, 0, 1, 1]]))
+    (bias, *_) = _beside(jnp.zeros((1, 2, 1, 8), jnp.bfloat16), small, rows=2)
+    hidden = np.asarray(bias[0, 0]) != 0
+    assert hidden.tolist() == np.kron([[0, 1], [1, 0]], np.ones((2, 2))).astype(bool).tolist()
+
+
 def two_chunks(kernel, dtype, layout):
     """Output, log-sum-exp and gradients of queries that see a chunk before their own, where they share a document with it."""
     q, kv, do, segments = tokens(keys=128, layout=layout)
@@ -66,15 +86,27 @@ def two_chunks(kernel, dtype, layout):
     return [*attended, *(part for gradients in parts for part in gradients)]
 
 
+def run_with_halo(kernel, dtype, layout):
+    """The same of queries behind the 128 tokens before theirs, with a window, all in one call."""
+    q, before, do, _ = tokens(keys=128, layout=layout)
+    kv = jnp.concatenate([before, before[:, ::-1]], axis=2)
+    ids = jnp.asarray(random_documents(layout, 2, 256))
+    q, kv, do = (x.astype(dtype) for x in (q, kv, do))
+    segments = Segments(ids[:, 128:], ids)
+    attended = kernel.forward(q, kv, mask="causal", segments=segments)
+    return [*attended, *kernel.backward(q, kv, attended=attended, do=do, mask="causal", segments=segments)]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("layout", ["crossing", "short", "whole"])
-def test_documents_on_a_gpu_are_those_of_fp32(layout):
+@pytest.mark.parametrize(("computed", "window"), [(two_chunks, None), (run_with_halo, 100)])
+def test_documents_on_a_gpu_are_those_of_fp32(computed, window, layout):
     if jax.default_backend() != "gpu":
         pytest.skip("no GPU is here")
     with jax.default_matmul_precision("highest"):
-        wanted = two_chunks(BlockwiseKernel(), jnp.float32, layout)
-    rounded = two_chunks(BlockwiseKernel(), jnp.bfloat16, layout)
-    got = two_chunks(CudnnKernel(), jnp.bfloat16, layout)
+        wanted = computed(BlockwiseKernel(window=window), jnp.float32, layout)
+    rounded = computed(BlockwiseKernel(window=window), jnp.bfloat16, layout)
+    got = computed(CudnnKernel(window), jnp.bfloat16, layout)
     for exact, plain, ours in zip(wanted, rounded, got, strict=True):
         errors = [np.linalg.norm(np.asarray(one, np.float64) - exact) / np.linalg.norm(exact) for one in (ours, plain)]
         assert errors[0] < 2 * errors[1] + 1e-6
