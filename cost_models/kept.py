@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.experts import ExpertLayout
 from cost_models.layout import Bools, Floats, Layout
-from lcplan.remat import LAYER_IN, NAMED_TENSORS
+from lcplan.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT
 
 FP32_BYTES = 4.0
 
@@ -92,7 +92,11 @@ def on_device_bytes(layout: Layout) -> Floats:
     """
     none = np.zeros(len(layout.table))
     return reduce(
-        np.add, [_layers(part) * (sum(kept_bytes(part).values(), start=none) - _away_bytes(part)) for part in layout.parts]
+        np.add,
+        [
+            _layers(part) * sum(kept_bytes(part).values(), start=none) - offloading_layers(part) * _away_bytes(part)
+            for part in layout.parts
+        ],
     )
 
 
@@ -113,11 +117,40 @@ def host_bytes(layout: Layout) -> Floats:
     -----
     What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
     """
-    return reduce(np.add, [_layers(part) * _away_bytes(part) for part in layout.parts])
+    return reduce(np.add, [offloading_layers(part) * _away_bytes(part) for part in layout.parts])
 
 
 def _layers(part: Layout) -> int:
     return part.setting.model.layers
+
+
+def offloading_layers(part: Layout) -> Floats | float:
+    """Layers of one kind whose tensors wait in the host's memory, where the remat policy offloads any.
+
+    ``sum over runs of n ceil(p r / 100)``: the first turns of each run's loop.
+
+    Parameters
+    ----------
+    part : Layout
+        Candidates, of one kind of layers; p is ``offload_percent``, r a run's turns, n its layers of the kind in a turn.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Layers [count]; one number where all candidates offload in every layer.
+
+    Notes
+    -----
+    Source: ``strategies.runs`` splits the loops so; docs/step.md, remat.
+    """
+    percent = part.table.offload_percent
+    if (percent == OFFLOAD_PERCENT).all():
+        return float(_layers(part))
+    kind, whole = part.setting.model.kind_of(0), part.setting.model if part.whole is None else part.whole.setting.model
+    layers = np.zeros(len(percent))
+    for run in whole.layer_runs:
+        layers += run.period.count(kind) * np.ceil(percent * run.repeats / 100)
+    return layers
 
 
 def host_is_full(layout: Layout) -> Bools:

@@ -18,7 +18,7 @@ from cost_models.contention import (
 )
 from cost_models.flops import recomputes_attention
 from cost_models.host import host_wait_seconds, shares_cores
-from cost_models.kept import offload_seconds
+from cost_models.kept import offload_seconds, offloading_layers
 from cost_models.layout import Floats
 from cost_models.network import Network
 from cost_models.overlap import behind_backward_seconds
@@ -250,7 +250,7 @@ class StepTime(StepWork):
         ring = self.floor_s * self.passes * self.layout.lanes * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
-            ring = ring + self.passes * self._host_transfers
+            ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
         return ring + self._host_wait if program.dispatch == "eager" else ring
 
     @property

@@ -59,7 +59,7 @@ CODES: dict[str, tuple[object, ...]] = {
 assert tuple(REMAT_POLICIES) == REMATS
 
 _MESH = ("data", "fsdp", "context", "tensor", "expert")
-SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent")
+SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent", "offload_percent")
 """Columns of whole numbers that are knobs; with ``CODES`` and the mesh, all there are."""
 
 
@@ -92,6 +92,7 @@ class StrategyTable:
     bidirectional: Codes
     moe_dispatch: Codes
     moe_room_percent: Ints
+    offload_percent: Ints
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in fields(self)}

@@ -27,6 +27,9 @@ RematName = Literal[
     "offload-dots",
 ]
 
+OFFLOAD_PERCENT = 100
+"""Share of a model's layers whose tensors an offloading policy sends to the host, where nothing else is said: all."""
+
 LAYER_IN = "layer_in"
 """The residual stream entering a layer, B T/tensor D, which every policy keeps."""
 
@@ -56,6 +59,11 @@ class RematPolicy:
     """May hold ``LAYER_IN``, which stays on the device otherwise."""
 
     @property
+    def on_device(self) -> RematPolicy:
+        """The same tensors saved, all of them on the device: what a layer does that a share of offloading leaves out."""
+        return RematPolicy(self.saved)
+
+    @property
     def saved(self) -> tuple[str, ...]:
         """Named tensors that are not computed again, wherever they wait."""
         return (*self.kept, *(name for name in self.offloaded if name != LAYER_IN))
@@ -78,6 +86,16 @@ REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
         "offload-dots": RematPolicy(offloaded=_PRODUCTS),
     }
 )
+
+
+def offloading_turns(repeats: int, percent: int) -> int:
+    """How many turns of a loop over layers offload, the first ones: ``percent`` of them, rounded up.
+
+    >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
+    [16, 2, 32]
+    """
+    return -(-repeats * percent // 100)
+
 
 GRID_POLICIES: tuple[str, ...] = (
     "full",

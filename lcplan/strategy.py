@@ -8,14 +8,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.frozen import Frozen
-from lcplan.remat import RematName
+from lcplan.remat import OFFLOAD_PERCENT, RematName
 
 Size = Annotated[int, Field(gt=0, le=2**20)]
 Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"]
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 AxisName = Literal["data", "fsdp", "context", "tensor", "expert"]
 ShardingMode = Literal["manual", "auto", "explicit"]
-Scheduler = Literal["default", "latency-hiding", "no-latency-hiding", "pipelined", "combined", "synchronous"]
+Scheduler = Literal[
+    "default",
+    "latency-hiding",
+    "no-latency-hiding",
+    "pipelined",
+    "combined-64mib",
+    "combined",
+    "combined-1gib",
+    "synchronous",
+]
 Dtype = Literal["bf16", "fp32"]
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
@@ -34,7 +43,9 @@ SCHEDULERS: tuple[Scheduler, ...] = (
     "latency-hiding",
     "no-latency-hiding",
     "pipelined",
+    "combined-64mib",
     "combined",
+    "combined-1gib",
     "synchronous",
 )
 MOE_DISPATCHES: tuple[MoeDispatch, ...] = ("dropless", "capacity", "gather")
@@ -120,6 +131,9 @@ class Strategy(Frozen):
     bidirectional: Switch = "off"
     """Whether one half of the heads' keys and values travels round the ring forwards and the other half backwards."""
     remat: RematName = "full"
+    offload_percent: Annotated[int, Field(ge=1, le=100)] = OFFLOAD_PERCENT
+    """Share of every run of layers, its first, whose tensors an offloading ``remat`` sends to the host; the other layers keep
+    them on the device."""
     backend: Backend = "nccl"
     microbatches: Size = 1
     loss_chunk_tokens: Annotated[int, Field(gt=0, le=2**30)] = 2048
@@ -168,6 +182,11 @@ class Strategy(Frozen):
         return self.mesh.fsdp * self.mesh.context * self.mesh.tensor * self.mesh.expert
 
     @property
+    def remat_label(self) -> str:
+        """The remat policy as a table's cell: ``offload-layer-in 50%`` where not all layers offload."""
+        return self.remat if self.offload_percent == OFFLOAD_PERCENT else f"{self.remat} {self.offload_percent}%"
+
+    @property
     def scheme_label(self) -> str:
         """The scheme as a table's cell: ``ulysses-ring/4``, ``ring 2-way``; ``-`` without a context axis."""
         if self.mesh.context == 1:
@@ -186,6 +205,7 @@ class Strategy(Frozen):
         scheme += " bidirectional=on" if self.bidirectional == "on" else ""
         label = f"{self.mesh.label}{scheme} remat={self.remat} {self.backend} microbatches={self.microbatches}"
         mode = f" sharding_mode={self.sharding_mode}" if self.sharding_mode != "manual" else ""
+        label += f" offload-percent={self.offload_percent}" if self.offload_percent != OFFLOAD_PERCENT else ""
         label += f" attention-block={self.attention_block}" if self.attention_block else ""
         label += f" collective-matmul={self.collective_matmul}" if self.collective_matmul != "off" else ""
         return label + mode + (f" scheduler={self.scheduler}" if self.scheduler != "default" else "") + rollout

@@ -6,9 +6,9 @@ same defaults; nothing is printed, and no file is written unless ``out`` says wh
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
-from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from lcplan import catalog
 from lcplan.errors import BadInputError
@@ -38,6 +38,7 @@ from planner.what_if.vary import parse_vary
 
 Names = str | tuple[str, ...] | list[str]
 Sizes = int | tuple[int, ...] | list[int]
+Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class Options(TypedDict, total=False):
@@ -72,6 +73,7 @@ class Options(TypedDict, total=False):
     moe_dispatch: Names
     moe_room_percent: Sizes
     attention_block: Sizes
+    offload_percent: Sizes
     workload: WorkloadKind
     prompt: int | str
     generate: int | str
@@ -110,6 +112,7 @@ class _Given(WorkloadOptions):
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
     attention_block: tuple[int, ...] = ()
+    offload_percent: tuple[Percent, ...] = ()
     parameters: tuple[str, ...] = ()
     cache: tuple[str, ...] = ()
     toolchain: str | None = None

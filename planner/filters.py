@@ -50,6 +50,7 @@ class Filters(Frozen):
     moe_dispatch: tuple[str, ...] = ()
     moe_room_percent: tuple[int, ...] = ()
     attention_block: tuple[int, ...] = ()
+    offload_percent: tuple[int, ...] = ()
     parameters: tuple[str, ...] = ()
     cache: tuple[str, ...] = ()
 

@@ -88,6 +88,7 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
             "moe_dispatch": knobs.moe_dispatch[0],
             "moe_room_percent": knobs.moe_room_percent[0],
             "attention_block": knobs.attention_block[0],
+            "offload_percent": knobs.offload_percent[0],
         }
     )
     broken = broken_rules(setting_of(request), strategy)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.table import CODES, StrategyTable
 from lcplan.model import ModelSpec
-from lcplan.remat import GRID_POLICIES
+from lcplan.remat import GRID_POLICIES, OFFLOAD_PERCENT
 from lcplan.strategy import AXES, AXIS_ORDERS, HOST_ATTENTION_BLOCK, MOE_DISPATCHES, MOE_ROOM_PERCENT, RING_SCHEMES, SCHEMES
 from planner.filters import AxisFilter, Filters
 from planner.request import SearchRequest
@@ -42,6 +42,7 @@ class Knobs:
     moe_dispatch: tuple[str, ...]
     moe_room_percent: tuple[int, ...]
     attention_block: tuple[int, ...]
+    offload_percent: tuple[int, ...]
 
     @classmethod
     def of(cls, filters: Filters, backends: tuple[str, ...], *, kind: str) -> Knobs:
@@ -60,6 +61,7 @@ class Knobs:
             moe_dispatch=filters.moe_dispatch or MOE_DISPATCHES[:1],
             moe_room_percent=filters.moe_room_percent or (MOE_ROOM_PERCENT,),
             attention_block=filters.attention_block or (HOST_ATTENTION_BLOCK if kind == "cpu" else 0,),
+            offload_percent=filters.offload_percent or (OFFLOAD_PERCENT,),
         )
 
 
@@ -127,7 +129,7 @@ class MeshOptions:
         own = len(self.ways) * len(self.backend) * len(self.microbatches) * len(self.loss_chunk_tokens) * len(self.axis_order)
         shared = len(knobs.remat) * len(knobs.gather_dtype) * len(knobs.reduce_dtype) * len(knobs.moments_dtype)
         shared *= len(knobs.sharding_mode) * len(knobs.scheduler) * len(knobs.moe_dispatch) * len(knobs.moe_room_percent)
-        shared *= len(knobs.attention_block)
+        shared *= len(knobs.attention_block) * len(knobs.offload_percent)
         return own * shared * len(self.collective_matmul)
 
 
@@ -236,6 +238,7 @@ def _grid(knobs: Knobs, options: MeshOptions) -> dict[str, NDArray[np.integer]]:
         "moe_dispatch": _codes("moe_dispatch", knobs.moe_dispatch),
         "moe_room_percent": np.array(knobs.moe_room_percent, dtype=np.int64),
         "attention_block": np.array(knobs.attention_block, dtype=np.int64),
+        "offload_percent": np.array(knobs.offload_percent, dtype=np.int64),
         "microbatches": np.array(options.microbatches, dtype=np.int64),
         "loss_chunk_tokens": np.array(options.loss_chunk_tokens, dtype=np.int64),
         "axis_order": np.array(options.axis_order, dtype=np.int64),

@@ -13,7 +13,7 @@ import jax
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Shaped
 
-from lcplan.remat import LAYER_IN, NAMED_TENSORS, REMAT_POLICIES, RematName, RematPolicy
+from lcplan.remat import LAYER_IN, NAMED_TENSORS, RematPolicy
 
 
 def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
@@ -22,13 +22,13 @@ def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
     return checkpoint_name(x, tensor)
 
 
-def remat(layer: Callable[..., Any], policy: RematName) -> Callable[..., Any]:
+def remat(layer: Callable[..., Any], policy: RematPolicy) -> Callable[..., Any]:
     """The layer under a policy.
 
     jax ties what is computed again to the cotangent that needs it. Inside a scan that looks needless, but XLA peels the first
     turn off the backward loop to pipeline its reductions, and would run that layer again while the loss holds the memory.
     """
-    return jax.checkpoint(layer, policy=_checkpoint_policy(REMAT_POLICIES[policy]), prevent_cse=True)
+    return jax.checkpoint(layer, policy=_checkpoint_policy(policy), prevent_cse=True)
 
 
 def _checkpoint_policy(policy: RematPolicy) -> Callable[..., Any]:

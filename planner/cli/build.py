@@ -38,6 +38,7 @@ class RequestOptions(WorkloadOptions):
     moe_dispatch: tuple[str, ...] | None = None
     moe_room_percent: tuple[int, ...] | None = None
     attention_block: tuple[int, ...] | None = None
+    offload_percent: tuple[int, ...] | None = None
     parameters: tuple[str, ...] | None = None
     cache: tuple[str, ...] | None = None
     trainer: str | None = None

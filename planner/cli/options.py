@@ -72,22 +72,23 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """One or more whole numbers, ``least`` and above, separated by commas."""
+    """One or more whole numbers from ``least`` to ``most``, separated by commas."""
 
     name = "n,n,.."
 
-    def __init__(self, least: int = 1) -> None:
-        self._least = least
+    def __init__(self, least: int = 1, most: int = 2**31 - 1) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """The numbers."""
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
-        wrong = [part for part in parts if not part.isdecimal() or not self._least <= int(part) < 2**31]
+        wrong = [part for part in parts if not part.isdecimal() or not self._least <= int(part) <= self._most]
         if wrong:
             option = f"--{param.name.replace('_', '-')}" if param and param.name else "option"
             kind = "whole number above zero" if self._least else "whole number"
+            kind += f", at most {self._most}" if self._most < 2**31 - 1 else ""
             raise BadInputError([f"{option}: {part!r} is not a {kind}" for part in wrong])
         return tuple(int(part) for part in parts)
 
@@ -153,6 +154,9 @@ _KNOBS = [
     ),
     click.option(
         "--backend", type=Several(BACKENDS, "backend"), metavar="NAME,..", help="Collective backend: nccl nvshmem symmetric."
+    ),
+    click.option(
+        "--offload-percent", type=Counts(most=100), help="Share of the layers whose tensors remat offloads. [default: 100]"
     ),
     click.option("--microbatches", type=Counts(), help="Gradient accumulation steps."),
     click.option("--loss-chunk-tokens", type=Counts(), help="Tokens whose logits exist at a time."),

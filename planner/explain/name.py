@@ -12,7 +12,7 @@ from planner.filters import parse_mesh
 from planner.run_read import Run
 from planner.space import Knobs, mesh_options
 
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block")
+_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "offload_percent")
 _WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES), "collective_matmul": COLLECTIVE_MATMULS}
 _KEYS = (
     "scheme",

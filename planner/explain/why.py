@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from lcplan.strategy import Strategy
 from lcplan.units import format_bytes, format_seconds
 from planner.analyse import setting_of
@@ -112,7 +112,9 @@ def _variants(request: SearchRequest, strategy: Strategy) -> list[tuple[str, Str
     if strategy.sampling is not None:
         return []
     made: list[tuple[str, dict[str, object]]] = [
-        (f"remat={name}", {"remat": name}) for name in REMAT_POLICIES if name != strategy.remat
+        (f"remat={name}", {"remat": name, "offload_percent": OFFLOAD_PERCENT})
+        for name in REMAT_POLICIES
+        if name != strategy.remat
     ]
     share = request.workload.global_batch // (strategy.mesh.data * strategy.mesh.fsdp * strategy.mesh.expert)
     made += [(f"microbatches={share}", {"microbatches": share})] if share > strategy.microbatches else []

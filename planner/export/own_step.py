@@ -9,7 +9,8 @@ import yaml
 
 from cost_models.setting import Setting
 from lcplan.plan import Plan
-from lcplan.remat import REMAT_POLICIES, RematPolicy
+from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES, RematPolicy
+from lcplan.strategy import Strategy
 from planner.export.interface import Launch, Written, title
 from planner.export.jax_environment import jax_environment
 from planner.trainers import Job, Translation
@@ -67,9 +68,7 @@ def shardings(mesh):
     return {{name: NamedSharding(mesh, spec) for name, spec in PARAMETERS.items()}}
 
 
-def remat(layer):
-    """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name."""
-    return jax.checkpoint(layer, policy={policy}, prevent_cse=False)
+{remat}
 
 
 def example_step(mesh):
@@ -101,6 +100,18 @@ if __name__ == "__main__":
 '''
 
 
+_REMAT = '''def remat(layer):
+    """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name."""
+    return jax.checkpoint(layer, policy={policy}, prevent_cse=False)'''
+_SHARED = '''def remat(layer, offloads):
+    """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name.
+
+    The first {percent} % of the layers have ``offloads``; the others keep the same tensors on the device.
+    """
+    policy = {policy} if offloads else {kept}
+    return jax.checkpoint(layer, policy=policy, prevent_cse=False)'''
+
+
 def export(translation: Translation, plan: Plan) -> Written:
     """The module, the plan beside it, and the launch line."""
     job = translation.job
@@ -121,12 +132,21 @@ def export(translation: Translation, plan: Plan) -> Written:
         shape=tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order),
         parameters="\n".join(f'    "{name}": {spec},  # {dims}' for name, (spec, dims) in parameter_specs(job).items()),
         saved=REMAT_POLICIES[job.strategy.remat].kept,
-        policy=_policy(REMAT_POLICIES[job.strategy.remat]),
+        remat=_remat(job.strategy),
         kernel=_kernel(job, plan),
     )
     files = {FILE: text, PLAN_FILE: yaml.safe_dump(changed.model_dump(mode="json"), sort_keys=False, width=120)}
     per = "process" if plan.launch.processes > 1 else "host"
     return Written(files, Launch(("python3", FILE), environment, per=per))
+
+
+def _remat(strategy: Strategy) -> str:
+    """The function that puts a layer under the policy, as source text."""
+    policy, percent = REMAT_POLICIES[strategy.remat], strategy.offload_percent
+    if percent == OFFLOAD_PERCENT:
+        return _REMAT.format(policy=_policy(policy))
+    kept = f"jax.checkpoint_policies.save_only_these_names(*{policy.on_device.kept})"
+    return _SHARED.format(percent=percent, policy=_policy(policy), kept=kept)
 
 
 def _policy(policy: RematPolicy) -> str:

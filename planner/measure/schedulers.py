@@ -17,16 +17,16 @@ Kind = Literal["gpu", "tpu", "cpu"]
 
 _FIRST = (0, 9, 2)
 """The first jax that compiles deviceless; older ones are not asked."""
-COMBINE_BYTES = 2**28
-"""``combined``: 256 MiB, eight times XLA's default of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0)."""
+COMBINE_BYTES = {"combined-64mib": 2**26, "combined": 2**28, "combined-1gib": 2**30}
+"""Twice, eight and 34 times XLA's default of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0)."""
 
 
 def _switch(name: str, on: bool, *, last: tuple[int, ...] | None = None) -> Option:
     return Option(name, on, "true" if on else "false", _FIRST, last)
 
 
-def _threshold(op: str) -> Option:
-    text = str(COMBINE_BYTES)
+def _threshold(op: str, size: int) -> Option:
+    text = str(size)
     return Option(f"xla_gpu_{op}_combine_threshold_bytes", text, text, _FIRST, None)
 
 
@@ -55,7 +55,7 @@ PRESETS: dict[str, dict[Kind, tuple[Option, ...]]] = {
         "tpu": (_switch("xla_tpu_enable_latency_hiding_scheduler", False),),
     },
     "pipelined": {"gpu": tuple(option for op in _REDUCING for option in _pipelined(op))},
-    "combined": {"gpu": tuple(_threshold(op) for op in _REDUCING)},
+    **{name: {"gpu": tuple(_threshold(op, size) for op in _REDUCING)} for name, size in COMBINE_BYTES.items()},
     "synchronous": {
         "gpu": (Option("xla_gpu_disable_async_collectives", "ALLCOLLECTIVES", "ALLCOLLECTIVES", _FIRST, None),),
     },

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from math import gcd, lcm
 from typing import Any
 
 from lcplan.model import ModelSpec
+from lcplan.remat import OFFLOAD_PERCENT
+from lcplan.strategy import Strategy
 from planner.measure.job import WorkerJob
 from planner.measure.time_full import time_step
 
 DEPTHS = (2, 4)
 """Layers that are timed. What lies outside the layers is in both, so the difference is two layers'."""
+DEEPEST = 20
+"""Layers of the deeper of two that are timed, at most, where a share of them offloads."""
 
 
 def time_slice(job: WorkerJob) -> dict[str, Any]:
@@ -20,7 +25,7 @@ def time_slice(job: WorkerJob) -> dict[str, Any]:
     dict
         As ``time_step``'s, of the deeper of the two, with ``step_s`` and ``rank_s`` [s] at full depth and ``extrapolation``.
     """
-    depths = tuple(depth for depth in DEPTHS if depth < job.model.layers) or (job.model.layers,)
+    depths = tuple(depth for depth in _depths(job.strategy) if depth < job.model.layers) or (job.model.layers,)
     if len(depths) == 1:
         depths = tuple(dict.fromkeys((*depths, job.model.layers)))
     facts: dict[str, Any] = {}
@@ -36,6 +41,13 @@ def time_slice(job: WorkerJob) -> dict[str, Any]:
     if whole <= 0:
         return {**facts, "error": f"{depths[-1]} layers took less time ({seconds[-1]:.3g} s) than {depths[0]}"}
     return {**facts, "step_s": whole, "rank_s": whole, "extrapolation": {"layers": depths, "step_s": seconds}}
+
+
+def _depths(strategy: Strategy) -> tuple[int, ...]:
+    """Two depths of which the share that offloads is whole; none where that takes too many layers."""
+    whole = OFFLOAD_PERCENT // gcd(OFFLOAD_PERCENT, strategy.offload_percent)
+    least = lcm(DEPTHS[0], whole)
+    return tuple(least * depth // DEPTHS[0] for depth in DEPTHS) if 2 * least <= DEEPEST else ()
 
 
 def _with_layers(model: ModelSpec, layers: int) -> ModelSpec:

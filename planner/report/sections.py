@@ -130,7 +130,7 @@ def _candidate_row(number: int, candidate: Candidate, *, won: bool) -> str:
     cells = (
         strategy.mesh.label,
         scheme,
-        strategy.remat,
+        strategy.remat_label,
         strategy.backend,
         str(strategy.microbatches),
         format_seconds(best.step_s),

@@ -14,7 +14,13 @@ from lcplan.workload import Workload
 from planner.request import default_global_batch
 
 ROLLOUT_OPTIONS = ("prompt", "generate", "batch", "kv_dtype", "no_donate", "parameters", "cache")
-TRAIN_OPTIONS = ("seq", "global_batch", "document_len")
+TRAIN_OPTIONS = ("seq", "global_batch", "document_len", "offload_percent")
+_INSTEAD = {
+    "seq": "--prompt and --generate",
+    "global_batch": "--batch",
+    "document_len": "a prompt a sequence, unpacked",
+    "offload_percent": "all layers in one stack, for decoding loops over them alike",
+}
 TRAIN_KNOBS = (
     "scheme",
     "remat",
@@ -87,8 +93,7 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
             yield f"--workload {options.kind} needs --{name}, for example --prompt 256 --generate 1024 --batch 512"
     for name in named:
         if name in TRAIN_OPTIONS:
-            instead = {"seq": "--prompt and --generate", "global_batch": "--batch"}.get(name, "a prompt a sequence, unpacked")
-            yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {instead}"
+            yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {_INSTEAD[name]}"
         if name in TRAIN_KNOBS and options.kind == "sample":
             yield f"--{'for' if name == 'trainer' else _dashed(name)} is a train step's; --workload sample has no such knob"
 

@@ -8,7 +8,7 @@ from cost_models.kept import host_bytes, host_is_full
 from cost_models.layout import Layout
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from lcplan.strategy import Strategy
 from lcplan.units import format_bytes
 from planner.rules.interface import Mask, Rule, code
@@ -74,8 +74,21 @@ def _say_offload_mode(_: Setting, strategy: Strategy) -> str:
     )
 
 
+def _offload_share(_: Setting, table: StrategyTable) -> Mask:
+    return np.asarray((table.offload_percent != OFFLOAD_PERCENT) & ~_offloads(table))
+
+
+def _say_offload_share(_: Setting, strategy: Strategy) -> str:
+    offloading = ", ".join(name for name, policy in REMAT_POLICIES.items() if policy.offloaded)
+    return (
+        f"offload_percent={strategy.offload_percent}: remat={strategy.remat} offloads nothing; leave it out, or use one of "
+        f"{offloading}"
+    )
+
+
 HOST_RULES: tuple[Rule, ...] = (
     Rule("host-link", "knob", _host_link, _say_host_link),
     Rule("host-memory", "knob", _host_memory, _say_host_memory),
     Rule("offload-mode", "knob", _offload_mode, _say_offload_mode),
+    Rule("offload-percent", "knob", _offload_share, _say_offload_share),
 )

@@ -42,7 +42,7 @@ def _cells(candidate: Candidate, number: int, *, rings: bool) -> list[str]:
     return [
         str(number),
         mesh_label(candidate),
-        *((rollout.parameters, rollout.cache) if rollout else (strategy.scheme_label, strategy.remat)),
+        *((rollout.parameters, rollout.cache) if rollout else (strategy.scheme_label, strategy.remat_label)),
         strategy.backend,
         *((strategy.collective_matmul,) if rings else ()),
         str(strategy.microbatches),

@@ -135,7 +135,7 @@ def _others(found: Explanation) -> Table:
         strategy = other.candidate.strategy
         scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
         slower = f"{other.slower_ratio:+.1%}" if other.slower_ratio is not None else ""
-        label = f"{mesh_label(other.candidate)}{scheme} {strategy.remat} {strategy.backend}"
+        label = f"{mesh_label(other.candidate)}{scheme} {strategy.remat_label} {strategy.backend}"
         table.add_row(label, slower, "; ".join(other.says))
     return table
 

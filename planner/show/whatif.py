@@ -159,7 +159,15 @@ def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> li
     )
     scheme = strategy.scheme if strategy.mesh.context > 1 else "-"
     figures = [format_seconds(best.step_s), format_count(best.tokens_per_s), f"{best.memory_bytes / GIB:.1f}"]
-    return [*cells, mesh_label(point.candidate), scheme, strategy.remat, *figures, bar, point.binds.name.replace("_", " ")]
+    return [
+        *cells,
+        mesh_label(point.candidate),
+        scheme,
+        strategy.remat_label,
+        *figures,
+        bar,
+        point.binds.name.replace("_", " "),
+    ]
 
 
 def _value(name: str, value: float | str) -> str:

@@ -149,6 +149,8 @@ class Trainer:
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
     attention_tiles: bool = False
     """Whether its files can set the tiles of an attention kernel."""
+    offload_shares: bool = False
+    """Whether a share of the layers may offload and the others not."""
     two_directions: bool = False
     """Whether a ring may send half of the heads' keys and values each way."""
     any_axis_order: bool = False

@@ -53,6 +53,7 @@ OWN_STEP = Trainer(
     documents_lost=lambda job: None,
     any_axis_order=True,
     attention_tiles=True,
+    offload_shares=True,
     two_directions=True,
     jax=JAX,
 )

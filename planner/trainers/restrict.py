@@ -9,7 +9,7 @@ from cost_models.table import CODES, StrategyTable
 from lcplan.errors import BadInputError
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
-from lcplan.remat import GRID_POLICIES
+from lcplan.remat import GRID_POLICIES, OFFLOAD_PERCENT
 from lcplan.strategy import Strategy
 from planner.filters import Filters
 from planner.rules.interface import Mask, Rule
@@ -59,6 +59,8 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
         found.append(_order_rule(trainer))
     if not trainer.attention_tiles:
         found.append(_tile_rule(trainer))
+    if not trainer.offload_shares:
+        found.append(_share_rule(trainer))
     if not trainer.two_directions:
         found.append(_direction_rule(trainer))
     if not trainer.replicates:
@@ -107,6 +109,17 @@ def _tile_rule(trainer: Trainer) -> Rule:
         return f"attention_block={strategy.attention_block}: {trainer.name} has no key for its kernel's tiles; leave it out"
 
     return Rule(f"{trainer.name}-attention-block", "knob", broken, say)
+
+
+def _share_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.offload_percent != OFFLOAD_PERCENT
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        percent = strategy.offload_percent
+        return f"offload_percent={percent}: {trainer.name} offloads in every layer or in none; use offload_percent=100"
+
+    return Rule(f"{trainer.name}-offload-percent", "knob", broken, say)
 
 
 def _replica_rule(trainer: Trainer) -> Rule:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lcplan.errors import BadInputError
+from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from lcplan.strategy import AXIS_ORDERS, Strategy
 from lcplan.units import format_tokens
 from planner.trainers.interface import KNOB_NAMES, Difference, Job, KnobName, Trainer
@@ -51,10 +52,12 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
     if refused:
         raise BadInputError([f"{trainer.name}: {problem}" for problem in refused])
     jax = jax or trainer.jax
-    differences = []
+    planned, differences = job, []
+    job = job if trainer.offload_shares else job.with_strategy(offload_percent=OFFLOAD_PERCENT)
     for name in KNOB_NAMES:
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
+    differences += _shares(trainer, job, planned=planned)
     for step in (_tiles, _directions, _replicas, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
@@ -72,6 +75,16 @@ def _tiles(trainer: Trainer, job: Job) -> Step:
     plan = f"{block} queries a tile"
     difference = Difference(name="attention-block", plan=plan, trainer="its own tiles", why=why, field="attention_block")
     return job.with_strategy(attention_block=0), [difference]
+
+
+def _shares(trainer: Trainer, job: Job, *, planned: Job) -> list[Difference]:
+    """Where the trainer's policy offloads nothing, the share that should is no difference of its own."""
+    percent = planned.strategy.offload_percent
+    if percent == job.strategy.offload_percent or not REMAT_POLICIES[job.strategy.remat].offloaded:
+        return []
+    why = f"{trainer.title} has no key for the share of layers that offload"
+    plan = f"{percent}% of the layers offload"
+    return [Difference(name="offload-percent", plan=plan, trainer="all do", why=why, field="offload_percent")]
 
 
 def _directions(trainer: Trainer, job: Job) -> Step:

@@ -9,16 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcplan.remat import REMAT_POLICIES
+from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from lcplan.strategy import COLLECTIVE_MATMULS, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
 from planner.analyse import setting_of
 from planner.measure.schedulers import scheduler_verdict
 from planner.request import SearchRequest
 from planner.space import divisors
+from planner.trainers import trainer
 
 LOSS_CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 ATTENTION_BLOCKS = {"blockwise": (0, 64, 128, 256, 1024, 2048), "splash": (0, 256, 1024, 2048)}
 """Tiles of the kernels that have some; 0 is their own 512."""
+PLAIN = {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off", "offload_percent": OFFLOAD_PERCENT}
+"""Knobs of which a mesh or another knob decides whether they mean anything."""
+OFFLOAD_PERCENTS = (25, 50, 75, 100)
+"""Shares of the layers that offload."""
 Pick = Callable[[str, Sequence[Any]], Any]
 """One of several values of a named knob: Optuna's suggestion, or what a given strategy has."""
 
@@ -52,6 +57,8 @@ class TuningSpace:
             "attention_block": knob("attention_block", ATTENTION_BLOCKS.get(setting_of(self.request).kernel, (0,))),
             "scheduler": knob("scheduler", self._schedulers(base)),
         }
+        if REMAT_POLICIES[chosen["remat"]].offloaded:
+            chosen["offload_percent"] = knob("offload_percent", _shares(self.request))
         if mesh.context > 1:
             chosen["scheme"] = knob("scheme", SCHEMES)
             if chosen["scheme"] == "ulysses-ring":
@@ -65,8 +72,7 @@ class TuningSpace:
         rings = mesh.context > 1 and chosen["scheme"] in RING_SCHEMES
         if base.backend in ("nvshmem", "symmetric") and not rings and "nccl" in (filters.backend or ("nccl",)):
             chosen["backend"] = "nccl"  # the others carry permutes alone
-        plain = base.model_dump() | {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off"}
-        return Strategy.model_validate(plain | chosen)
+        return Strategy.model_validate(base.model_dump() | PLAIN | chosen)
 
     def parameters_of(self, strategy: Strategy) -> dict[str, Any] | None:
         """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
@@ -89,6 +95,12 @@ def _remats(request: SearchRequest) -> tuple[str, ...]:
     """Offloading needs a link to the host."""
     linked = request.hardware.device.host_oneway_bytes_per_s is not None
     return tuple(name for name, policy in REMAT_POLICIES.items() if linked or not policy.offloaded)
+
+
+def _shares(request: SearchRequest) -> tuple[int, ...]:
+    """A trainer without the key has every layer offload."""
+    chosen = request.trainer is None or trainer(request.trainer).offload_shares
+    return OFFLOAD_PERCENTS if chosen else (OFFLOAD_PERCENT,)
 
 
 def _parts(base: Strategy, request: SearchRequest) -> tuple[int, ...]:

@@ -14,7 +14,18 @@ from planner.what_if.vary import Varied
 ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
 """The quantity that a boundary question finds, which it therefore cannot vary."""
 TRAIN_ONLY = frozenset(
-    {"seq", "dtype", "context", "remat", "scheme", "microbatches", "loss-chunk-tokens", "moments-dtype", "reduce-dtype"}
+    {
+        "seq",
+        "dtype",
+        "context",
+        "remat",
+        "offload-percent",
+        "scheme",
+        "microbatches",
+        "loss-chunk-tokens",
+        "moments-dtype",
+        "reduce-dtype",
+    }
 )
 ROLLOUT_VARIES = "prompt, generate, batch, kv-dtype, parameters, cache, devices, hbm, bandwidth, data, fsdp or tensor"
 

@@ -211,10 +211,11 @@ def _axis(name: str) -> Callable[[Ask, Any], Ask]:
     return apply
 
 
-def _count(name: str) -> Callable[[str], int]:
+def _count(name: str, most: int = 2**31 - 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or not 0 < int(text) < 2**31:
-            raise BadInputError(f"--vary {name}={text}: not a whole number above zero")
+        if not text.isdecimal() or not 0 < int(text) <= most:
+            limit = f", at most {most}" if most < 2**31 - 1 else ""
+            raise BadInputError(f"--vary {name}={text}: not a whole number above zero{limit}")
         return int(text)
 
     return parse
@@ -251,6 +252,7 @@ _PLAIN = (
     Quantity("document-len", "document_len", lambda text: parse_tokens(text, "--vary document-len"), _documents, ordered=True),
     Quantity("bandwidth", "bandwidth_oneway_bytes_per_s", _speed, _bandwidth, ordered=False),
     Quantity("dtype", "precision", _known("dtype", _DTYPES), _precision, ordered=False),
+    Quantity("offload-percent", "offload_percent", _count("offload-percent", 100), _filter("offload_percent"), ordered=True),
 )
 _ROLLOUT = (
     Quantity("prompt", "prompt", lambda text: parse_tokens(text, "--vary prompt"), _rollout("prompt"), ordered=True),

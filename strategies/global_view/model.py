@@ -30,8 +30,9 @@ from strategies.linear import own_head
 from strategies.mesh import BATCH_AXES, CONTEXT, TENSOR
 from strategies.model import Attention, Decoder, FeedForward, Layer, biased
 from strategies.placement import split_of
-from strategies.remat import name, remat
+from strategies.remat import name
 from strategies.rope import Angles, angles, rotate
+from strategies.runs import through_runs
 from strategies.schemes import attend
 from strategies.schemes.documents import cut
 from strategies.schemes.layout import global_positions
@@ -69,12 +70,11 @@ class GlobalView:
         positions_T = global_positions(spec.strategy, spec.workload.seq_len)
         rope = angles(spec.model, seq_len=spec.workload.seq_len, positions_T=self.style.place(positions_T, P(CONTEXT)))
         whole = None if documents_BT is None else self.style.place(documents_BT, P(BATCH_AXES))
-        graph, stacked = nnx.split(model.layers)
 
-        def layer(x_BTD: Array, own: nnx.State) -> tuple[Array, None]:
-            return self._layer(nnx.merge(graph, own), x_BTD, Whole(rope, whole)), None
+        def layer(own: Layer, x_BTD: Array) -> tuple[Array, None]:
+            return self._layer(own, x_BTD, Whole(rope, whole)), None
 
-        return lax.scan(remat(layer, spec.strategy.remat), x_BTD, stacked)[0]
+        return through_runs(model.layers, x_BTD, layer, spec=spec)[0]
 
     def _layer(self, layer: Layer, x_BTD: Float[Array, "B T D"], tokens: Whole) -> Float[Array, "B T D"]:
         x_BTD = name(x_BTD, LAYER_IN)

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from cost_models.estimate import estimate
-from cost_models.kept import host_bytes, kept_bytes, offload_seconds, on_device_bytes
+from cost_models.kept import host_bytes, kept_bytes, offload_seconds, offloading_layers, on_device_bytes
 from cost_models.layout import Layout
 from cost_models.program import Program
 from cost_models.setting import Setting
@@ -9,6 +12,8 @@ from cost_models.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 from lcplan.workload import Workload
+from strategies.runs import loops
+from strategies.spec import StepSpec
 
 
 def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100", mesh=None, scheme="ring"):
@@ -16,6 +21,14 @@ def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100", mesh=None, 
     work = Workload(seq_len=8192, global_batch=8)
     setting = Setting(model("llama3-8b"), spec, work, spec.usable_bytes, program or Program())
     return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=mesh or Mesh(fsdp=8), scheme=scheme, remat=remat)]))
+
+
+def sharing(percent, of="llama3-8b"):
+    """The share beside all of the layers."""
+    whole = layout_of(remat="offload-layer-in")
+    setting = replace(whole.setting, model=model(of))
+    strategy = whole.table.strategy(0)
+    return Layout(setting, StrategyTable.from_strategies([strategy.model_copy(update={"offload_percent": percent}), strategy]))
 
 
 def test_sizes_by_hand():
@@ -77,6 +90,30 @@ def test_a_gpu_waits_for_what_it_reads_back_from_its_host(machine, exposed_reads
     reads = 32 * offload_seconds(away)[0] / 2
     assert reads > 0
     assert overhead[1] - overhead[0] == pytest.approx(exposed_reads * reads, abs=1e-12)
+
+
+def test_half_of_the_layers_offload_half_as_much_in_half_the_time():
+    half = sharing(50)
+    stream = 2 * 8192 * 4096
+    assert list(host_bytes(half)) == [16 * stream, 32 * stream]
+    assert list(on_device_bytes(half)) == [16 * stream, 0.0]
+    plain = layout_of(remat="full")
+    half_s, whole_s = (
+        estimate(half.setting, half.table).time_s["overhead"] - estimate(plain.setting, plain.table).time_s["overhead"]
+    )
+    assert half_s == pytest.approx(whole_s / 2)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "deepseek-v3", "gemma-3-1b", "llama-tiny"])
+@pytest.mark.parametrize("percent", [1, 25, 33, 50, 99, 100])
+def test_the_law_counts_the_layers_that_the_steps_loops_offload(name, percent):
+    layout = sharing(percent, of=name)
+    step = StepSpec(layout.setting.model, layout.setting.workload, layout.table.strategy(0), "blockwise")
+    away = [loop for loop in loops(step) if loop.policy.offloaded]
+    assert sum(loop.repeats * len(loop.period) for loop in loops(step)) == layout.setting.model.layers
+    for part in layout.parts:
+        own = sum(loop.repeats * loop.period.count(part.setting.model.kind_of(0)) for loop in away)
+        assert np.broadcast_to(offloading_layers(part), 2)[0] == own
 
 
 def test_transfers_that_outlast_a_layer_are_exposed():

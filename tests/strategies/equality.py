@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from reference import reference_loss
+from stacks import cut, joined
 
 from lcplan.model import ModelSpec
 from lcplan.strategy import Strategy
@@ -110,12 +111,14 @@ def computed(case: Case) -> tuple[float, dict[str, Any]]:
     order = token_order(case.strategy, seq_len=case.seq_len)
     abstract, batch = step.abstract_arguments()
     shardings = jax.tree.map(lambda shape: shape.sharding, (abstract.params, batch))
-    params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(random_params(case.model)))
+    own = cut(random_params(case.model), nnx.to_pure_dict(abstract.params), model=case.model)
+    params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(own))
     ids = random_documents(case.documents, case.global_batch, case.seq_len)
     whole = Batch(tokens, targets, ids)
     arguments = jax.device_put((params, jax.tree.map(lambda x: jnp.asarray(x[:, order]), whole)), shardings)
     loss, gradients = jax.jit(step.loss_and_gradients)(*arguments)
-    return float(loss), jax.tree.map(np.asarray, nnx.to_pure_dict(gradients))
+    found = jax.tree.map(np.asarray, nnx.to_pure_dict(gradients))
+    return float(loss), joined(found, random_params(case.model), model=case.model)
 
 
 def relative_errors(got: Any, wanted: Any) -> dict[str, float]:

@@ -36,6 +36,7 @@ WALKED: dict[str, list[Point]] = {
         (PLAIN, {**RING, "scheme": "ulysses-ring", "ulysses": 2, "bidirectional": "on"}, 1e-5),
     ],
     "remat": [(PLAIN, {**SQUARE, "remat": name}, 1e-5) for name in REMAT_POLICIES],
+    "offload_percent": [(PLAIN, {**SQUARE, "remat": "offload-attention", "offload_percent": 50}, 1e-5)],
     "microbatches": [(PLAIN, {**SQUARE, "microbatches": 2}, 1e-5)],
     "loss_chunk_tokens": [(PLAIN, {**SQUARE, "loss_chunk_tokens": 4}, 1e-5)],
     "axis_order": [(PLAIN, {**SQUARE, "fsdp": 2, "axis_order": AXIS_ORDERS[1]}, 1e-5)],

@@ -107,6 +107,7 @@ def assert_as_listed(strategy, document_len=None):
 FAST = [
     strategy("ring-zigzag", context=4, tensor=2),
     strategy("ring", "minimal", fsdp=2, context=2, tensor=2, microbatches=2),
+    strategy("ring-zigzag", "offload-attention", fsdp=2, context=2, tensor=2, offload_percent=50),  # loops of two and one
     strategy("all-gather", "none", fsdp=2, context=4),
     strategy("ulysses", "save-attention", data=2, context=2, tensor=2),
     strategy("ring", "save-attention", context=4, bidirectional="on"),

@@ -35,6 +35,8 @@ def strategy(scheme: str = "ring", remat: str = "full", loss_chunk_tokens: int =
     return Strategy(mesh=mesh, scheme=scheme, remat=remat, loss_chunk_tokens=loss_chunk_tokens, gather_dtype="fp32", **fields)
 
 
+THREE = PLAIN.model_copy(update={"name": "three layers", "layers": 3})
+
 FAST = [
     (PLAIN, strategy()),
     (RICH, strategy(remat="none", microbatches=2)),
@@ -47,6 +49,7 @@ FAST = [
     (RICH, strategy("ring", data=2, fsdp=2, context=2, remat="none")),
     (PLAIN, strategy("ring-zigzag", context=2, tensor=2, remat="offload-attention")),
     (RICH, strategy("ring", context=2, tensor=2, remat="offload-dots")),
+    (THREE, strategy("ring-zigzag", context=2, fsdp=2, remat="offload-layer-in", offload_percent=50)),
     (PLAIN, strategy("ring", context=2, fsdp=2, remat="dots")),
     (PLAIN, strategy("ring-zigzag", context=2, tensor=2, collective_matmul="one-way", microbatches=2)),
     (PLAIN, strategy("ring", context=2, tensor=4, collective_matmul="two-way", remat="minimal")),

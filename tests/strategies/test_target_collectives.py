@@ -40,6 +40,7 @@ GPU = [
     gb200({"context": 4, "tensor": 2}, scheme="ulysses"),
     gb200({"context": 2, "tensor": 4}, collective_matmul="one-way"),
     gb200({"data": 2, "fsdp": 2, "context": 2, "tensor": 2}, remat="offload-layer-in"),
+    gb200({"fsdp": 2, "context": 2, "tensor": 2}, remat="offload-layer-in", offload_percent=50),
     gb200({"context": 4, "tensor": 2}, microbatches=2, gather_dtype="fp32", reduce_dtype="bf16"),
     windowed({"context": 8}, scheme="ulysses-ring", ulysses=2, remat="save-attention"),
     windowed({"context": 4, "tensor": 2}, 6000, scheme="ulysses-ring", ulysses=2),

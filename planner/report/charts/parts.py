@@ -89,4 +89,4 @@ def short_label(candidate: Candidate) -> str:
     """Mesh, scheme, remat and backend in few letters."""
     strategy = candidate.strategy
     scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
-    return f"{mesh_label(candidate)}{scheme} {strategy.remat} {strategy.backend}"
+    return f"{mesh_label(candidate)}{scheme} {strategy.remat_label} {strategy.backend}"

@@ -46,6 +46,12 @@ CASES = [
     (_with(SEARCH, study="ftp://x"), "ftp://x", "sqlite:///FILE"),
     (_with(SEARCH, toolchain="no/such/python"), "no/such/python", "path of an executable"),
     (_with(SEARCH, tune="many"), "--tune 'many' is no budget", "5min"),
+    (
+        _with(SEARCH, offload_percent="101"),
+        "--offload-percent: '101' is not a whole number above zero, at most 100",
+        "whole number",
+    ),
+    (_with(ESTIMATE, mesh="context=8", offload_percent="50"), "remat=full offloads nothing", "use one of offload-layer-in"),
     (_with(SEARCH, attention_block="-1"), "--attention-block: '-1' is not a whole number", "whole number"),
     (_with(ESTIMATE, mesh="context=8", attention_block="256"), "kernel cudnn chooses its own tiles", "attention_block=0"),
     (_with(SAMPLE, tune="5"), "--tune with --workload sample", "--workload train"),

@@ -70,6 +70,19 @@ def test_a_remat_policy_that_the_trainer_has_is_no_difference(new_plan):
         assert "remat" not in differences(export_plan(plan, "maxtext"))
 
 
+def test_a_share_that_offloads_is_all_or_nothing_in_a_trainer(new_plan):
+    sizes = {"seq": 65536, "batch": 4, "context": 4, "remat": "offload-qkv-proj", "offload_percent": 50}
+    plan = new_plan("llama3.1-8b", "gb200-nvl72", **sizes)
+    share = differences(export_plan(plan, "maxtext"))["offload-percent"]
+    assert (share.difference.plan, share.difference.trainer) == ("50% of the layers offload", "all do")
+    assert share.memory_bytes_change < 0
+    assert "offload-percent" not in differences(export_plan(plan, "torchtitan"))  # it offloads nothing at all
+    module = export_plan(plan, "jax")
+    assert "offload-percent" not in differences(module)
+    assert "The first 50 % of the layers have ``offloads``" in module.files["train_step.py"]
+    assert "else jax.checkpoint_policies.save_only_these_names(*('query', 'key', 'value'))" in module.files["train_step.py"]
+
+
 def test_deepspeed_shards_where_the_plan_replicates(new_plan):
     export = export_plan(new_plan("llama3-8b", "dgx-h100x2", seq=8192, batch=16, data=2, fsdp=8), "deepspeed")
     effect = differences(export)["data-axis"]

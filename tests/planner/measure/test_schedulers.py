@@ -27,6 +27,15 @@ def test_pipelining_was_renamed_in_0_11_1():
     assert len(old) == len(new) == 3
 
 
+def test_thresholds_are_those_of_the_presets_names():
+    sizes = {"combined-64mib": 64, "combined": 256, "combined-1gib": 1024}
+    for name, mib in sizes.items():
+        options = compiler_options(strategy(name), H100, jax="0.10.1")
+        assert options == {
+            f"xla_gpu_{op}_combine_threshold_bytes": str(mib * 2**20) for op in ("all_gather", "reduce_scatter", "all_reduce")
+        }
+
+
 def test_a_backend_and_a_preset_add_up():
     both = compiler_options(strategy("latency-hiding", "nvshmem"), H100, jax="0.10.1")
     assert both == {"xla_gpu_experimental_enable_nvshmem": True, "xla_gpu_enable_latency_hiding_scheduler": True}

@@ -114,6 +114,13 @@ CASES = [
         {"context": 16, "remat": "offload-layer-in", "sharding_mode": "auto"},
     ),
     (
+        "offload-percent",
+        {"batch": 1},
+        {"context": 16, "remat": "save-attention", "offload_percent": 50},
+        "offload_percent=50: remat=save-attention offloads nothing; leave it out, or use one of offload-layer-in",
+        {"context": 16, "remat": "offload-attention", "offload_percent": 50},
+    ),
+    (
         "state-shards",
         {"seq": 3 * 2**16, "batch": 12},
         {"fsdp": 3, "context": 4},

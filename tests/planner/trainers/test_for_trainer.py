@@ -117,6 +117,16 @@ def test_rules(ask, case):
     assert words in found.explain(setting, wrong)
 
 
+@pytest.mark.parametrize("name", [name for name in TRAINER_NAMES if name != "jax"])
+def test_no_other_trainer_offloads_in_a_share_of_its_layers(ask, name):
+    request = ask("llama3-8b", "gb200-nvl72")
+    [rule] = [r for r in rules_for(trainer(name), request.hardware) if r.name == f"{name}-offload-percent"]
+    half = Strategy(mesh=Mesh(fsdp=8), remat="offload-layer-in", offload_percent=50)
+    every = half.model_copy(update={"offload_percent": 100})
+    assert rule.broken(setting_of(request), StrategyTable.from_strategies([half, every])).tolist() == [True, False]
+    assert f"{name} offloads in every layer or in none" in rule.explain(setting_of(request), half)
+
+
 def test_ulysses_heads(ask):
     request = ask("llama3-8b", "tpu-v5p-64")
     for name in ("maxtext", "megatron"):

@@ -98,6 +98,24 @@ def test_what_no_law_reads_is_tried_only_where_something_is_measured():
     assert "scheduler" not in names(False)
 
 
+def test_the_share_that_offloads_is_tried_where_remat_offloads():
+    def names(remat, trainer=None):
+        named = []
+
+        def pick(name, values):
+            named.append(name.rpartition(": ")[2])
+            return remat if named[-1] == "remat" else values[0]
+
+        request = REQUEST.model_copy(update={"trainer": trainer})
+        return TuningSpace((START,), request, "0.10.1", measured=False).suggest(pick), named
+
+    some, named = names("offload-layer-in")
+    assert some.offload_percent == 25
+    assert "offload_percent" in named
+    assert "offload_percent" not in names("full")[1]
+    assert names("offload-layer-in", trainer="maxtext")[0].offload_percent == 100
+
+
 def test_a_space_of_one_ends_before_its_budget(bench, tmp_path):
     one = {"remat": ("full",), "scheme": ("ring",), "microbatches": (16,), "loss_chunk_tokens": (2048,)}
     fixed = Filters(**one, bidirectional=("off",), collective_matmul=("off",))
