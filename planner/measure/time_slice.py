@@ -25,7 +25,7 @@ def time_slice(job: WorkerJob) -> dict[str, Any]:
     dict
         As ``time_step``'s, of the deeper of the two, with ``step_s`` and ``rank_s`` [s] at full depth and ``extrapolation``.
     """
-    depths = tuple(depth for depth in _depths(job.strategy) if depth < job.model.layers) or (job.model.layers,)
+    depths = tuple(depth for depth in depths_of(job.strategy) if depth < job.model.layers) or (job.model.layers,)
     if len(depths) == 1:
         depths = tuple(dict.fromkeys((*depths, job.model.layers)))
     facts: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def time_slice(job: WorkerJob) -> dict[str, Any]:
     return {**facts, "step_s": whole, "rank_s": whole, "extrapolation": {"layers": depths, "step_s": seconds}}
 
 
-def _depths(strategy: Strategy) -> tuple[int, ...]:
+def depths_of(strategy: Strategy) -> tuple[int, ...]:
     """Two depths of which the share that offloads is whole; none where that takes too many layers."""
     whole = OFFLOAD_PERCENT // gcd(OFFLOAD_PERCENT, strategy.offload_percent)
     least = lcm(DEPTHS[0], whole)

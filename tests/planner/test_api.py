@@ -37,6 +37,14 @@ def test_documents_by_number_or_word():
             planner.estimate(**ASKED, document_len=wrong)
 
 
+def test_a_share_of_the_layers_that_is_none_is_refused():
+    half = planner.estimate(**ASKED, mesh="context=8", remat="offload-layer-in", offload_percent=50)
+    assert half.candidate.strategy.remat_label == "offload-layer-in 50%"
+    for wrong in (0, 101):
+        with pytest.raises(BadInputError, match="offload_percent"):
+            planner.estimate(**ASKED, mesh="context=8", remat="offload-layer-in", offload_percent=wrong)
+
+
 def test_out_keeps_the_run(tmp_path):
     from planner.run_read import read_run
 

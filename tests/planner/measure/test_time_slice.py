@@ -11,6 +11,7 @@ from planner.bench import Bench
 from planner.filters import Filters
 from planner.measure.compile import time_slices
 from planner.measure.pool import PoolLimits
+from planner.measure.time_slice import depths_of
 from planner.measure.toolchain import Toolchain
 from planner.request import SearchRequest
 from planner.single import price
@@ -53,6 +54,16 @@ def test_a_slice_of_a_ring(toolchain: Toolchain, store: MemoryStore) -> None:
     (again,) = bench.time_slices([price(request, strategy)])
     assert again.timed == timed
     assert len(store.served) == 1
+
+
+@pytest.mark.parametrize(
+    ("percent", "depths"), [(100, (2, 4)), (50, (2, 4)), (25, (4, 8)), (75, (4, 8)), (10, (10, 20)), (33, ())]
+)
+def test_of_each_depth_the_same_share_offloads(percent: int, depths: tuple[int, ...]) -> None:
+    """33 % is a whole number of layers of a hundred only: such a step is timed whole."""
+    strategy = Strategy(mesh=Mesh(), remat="offload-layer-in", offload_percent=percent)
+    assert depths_of(strategy) == depths
+    assert all(percent * depth % 100 == 0 for depth in depths)
 
 
 def test_a_slice_needs_a_device_of_its_kind(toolchain: Toolchain, make_job: MakeJob) -> None:

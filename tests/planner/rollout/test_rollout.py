@@ -81,6 +81,10 @@ def test_a_sweep_over_the_rollouts_own_quantities(lcplan):
     [
         (["--seq", "4k"], "--seq goes with --workload train; --workload sample takes --prompt and --generate"),
         (["--remat", "full"], "--remat is a train step's; --workload sample has no such knob"),
+        (
+            ["--offload-percent", "50"],
+            "--offload-percent goes with --workload train; --workload sample takes all layers in one stack",
+        ),
         (["--global-batch", "4"], "--global-batch goes with --workload train; --workload sample takes --batch"),
         (["--mesh", "context=2"], "a decode step has one token of each sequence"),
         (["--mesh", "fsdp=16", "--parameters", "replicated"], "use gathered-once or gathered-per-step"),

@@ -26,6 +26,7 @@ def _sweep(request, *vary):
         ("remat=full,none", ("full", "none")),
         ("bandwidth=25GB/s,2x", (25e9, -2.0)),
         ("tensor=1,2,2", (1, 2)),
+        ("offload-percent=25..100", (25, 50, 100)),
     ],
 )
 def test_values(text, values):
@@ -43,6 +44,7 @@ def test_values(text, values):
         ("remat=full..none", "--vary remat=full..none: not a range; write low..high, or values with commas"),
         ("devices=8..4", "--vary devices=8..4: not a range; write low..high, or values with commas"),
         ("devices=0", "--vary devices=0: not a whole number above zero"),
+        ("offload-percent=101", "--vary offload-percent=101: not a whole number above zero, at most 100"),
         ("dtype=fp8", "--vary dtype: unknown value 'fp8'; known: bf16, fp32"),
         ("bandwidth=0x", "--vary bandwidth=0x: not a factor above zero, for example 0.5x"),
         ("seq", "--vary 'seq': write quantity=values, for example seq=64k..1m or hbm=80GiB,141GiB"),
