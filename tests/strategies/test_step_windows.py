@@ -61,6 +61,14 @@ SLOW = [
     (windowed(PLAIN, 5), strategy("ulysses-ring", ulysses=2, context=4).model_copy(update={"sharding_mode": "explicit"})),
     (FIRST_FULL, strategy("ring", context=4, tensor=2)),
     (FIRST_FULL, strategy("ring-zigzag", "save-qkv", context=2, tensor=2, microbatches=2)),
+    (
+        FIRST_FULL,
+        strategy("ring", "offload-attention", context=2, tensor=2, offload_percent=50),
+    ),  # a run of one, two loops of one
+    (
+        windowed(PLAIN, 5, WindowPattern(windowed=1, full=1), layers=4),
+        strategy("ring-zigzag", "offload-layer-in", context=2, tensor=2, offload_percent=50),  # a turn of two layers each
+    ),
 ]
 
 
