@@ -72,6 +72,14 @@ def compile_on_host(strategy: Strategy, document_len: int | None = None) -> str:
     return _lowered(strategy, document_len).compile().as_text()
 
 
+def gradients_on_host(strategy: Strategy, model: ModelSpec) -> str:
+    """The text of the step without its update."""
+    mesh = build_mesh(strategy, jax.devices()[: strategy.devices])
+    step = build_step(StepSpec(model, WORKLOAD, strategy, "blockwise"), mesh)
+    state, batch = step.abstract_arguments()
+    return jax.jit(step.loss_and_gradients).lower(state.params, batch).compile().as_text()
+
+
 def law_bytes(strategy: Strategy, *, model: ModelSpec = MODEL, document_len: int | None = None) -> Counter[tuple[str, str]]:
     """Bytes a step by (op, axes), as the law lists them for the host."""
     machine = hardware("cpu-host")
