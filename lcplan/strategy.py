@@ -11,6 +11,8 @@ from lcplan.frozen import Frozen
 from lcplan.remat import OFFLOAD_PERCENT, RematName
 
 Size = Annotated[int, Field(gt=0, le=2**20)]
+Part = Annotated[int, Field(gt=0, le=2**40)]
+"""Of a workload's sequences or tokens, of which there may be as many."""
 Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"]
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 AxisName = Literal["data", "fsdp", "context", "tensor", "expert"]
@@ -135,8 +137,8 @@ class Strategy(Frozen):
     """Share of every run of layers, its first, whose tensors an offloading ``remat`` sends to the host; the other layers keep
     them on the device."""
     backend: Backend = "nccl"
-    microbatches: Size = 1
-    loss_chunk_tokens: Annotated[int, Field(gt=0, le=2**30)] = 2048
+    microbatches: Part = 1
+    loss_chunk_tokens: Part = 2048
     """Tokens of one context rank whose logits exist at a time (before the tensor axis splits the vocabulary)."""
     attention_block: Annotated[int, Field(ge=0, le=2**16)] = 0
     """Largest number of queries in a tile of an attention kernel that is cut into tiles (splash takes as many keys, blockwise

@@ -15,8 +15,7 @@ MOST_COUNTS = 48
 
 def _batch(ask: Ask) -> Groups:
     """The nearest batch, smaller or larger, that some ranks of the devices divide."""
-    if ask.request.devices is not None:
-        yield (_with_batch(ask, batch) for batch in _nearby(ask.request.workload.global_batch, ask.request.devices))
+    yield (_with_batch(ask, batch) for batch in _nearby(ask.request.workload.global_batch, ask.most_devices))
 
 
 def _nearby(batch: int, devices: int) -> list[int]:
@@ -30,7 +29,7 @@ def _nearby(batch: int, devices: int) -> list[int]:
 
 
 def _with_batch(ask: Ask, batch: int) -> Proposal:
-    return with_batch(ask, batch, why=f"which {ask.request.devices} devices can share")
+    return with_batch(ask, batch, why=f"which {ask.most_devices} devices can share")
 
 
 def _sequence(ask: Ask) -> Groups:

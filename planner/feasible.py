@@ -19,8 +19,9 @@ def fits_any(ask: Ask) -> bool:
 
 
 def rules_leave_any(ask: Ask) -> bool:
-    """Whether there is a valid strategy, whatever it needs."""
-    return bool(len(valid_points(ask.request, ask.backends, most_devices=ask.most_devices)))
+    """Whether there is a valid strategy, whatever it needs; one of a device alone counts where there are no more."""
+    table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
+    return bool((table.devices >= min(2, ask.most_devices)).any())
 
 
 def nearest_miss(ask: Ask) -> Candidate | None:

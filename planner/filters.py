@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
-from lcplan.strategy import AXES
+from lcplan.strategy import AXES, Strategy
 from lcplan.suggest import hint
 
 Interval = tuple[int, int]
+LARGEST_AXIS = 2**20
+"""The largest size of an axis that a mesh takes."""
 
 
 class AxisFilter(Frozen):
@@ -59,6 +62,27 @@ KNOB_FILTERS: tuple[str, ...] = tuple(name for name in Filters.model_fields if n
 """Filters that list a knob's values, by name."""
 
 
+def too_large(knobs: Mapping[str, Sequence[object]]) -> list[str]:
+    """What is wrong with values of knobs that no strategy can have: their field's own limit, by option.
+
+    >>> too_large({"ulysses": (8, 2**21)})
+    ['--ulysses 2097152: a strategy takes at most 1048576']
+    """
+    return [
+        f"--{name.replace('_', '-')} {value}: a strategy takes at most {limit}"
+        for name, values in knobs.items()
+        for limit in _limits(name)
+        for value in values
+        if isinstance(value, int) and value > limit
+    ]
+
+
+def _limits(name: str) -> list[int]:
+    field = Strategy.model_fields.get(name)
+    bounds = [getattr(bound, "le", None) for bound in field.metadata] if field else []
+    return [bound for bound in bounds if isinstance(bound, int)]
+
+
 def parse_mesh(text: str) -> dict[str, AxisFilter]:
     """``context=8..32,tensor=1,2`` as one filter an axis.
 
@@ -92,7 +116,9 @@ def parse_mesh(text: str) -> dict[str, AxisFilter]:
             break
         interval = _interval(size.strip())
         if interval is None:
-            problems.append(f"--mesh {axis}={size!r}: not a whole number above zero, nor a range like 8..32")
+            problems.append(
+                f"--mesh {axis}={size!r}: not a whole number above zero, nor a range like 8..32; at most {LARGEST_AXIS}"
+            )
         else:
             values[axis].append(interval)
     if problems:
@@ -105,4 +131,4 @@ def _interval(text: str) -> Interval | None:
     if not low.isdecimal() or (dots and not high.isdecimal()):
         return None
     first, last = int(low), int(high) if dots else int(low)
-    return (first, last) if 0 < first <= last < 2**31 else None
+    return (first, last) if 0 < first <= last <= LARGEST_AXIS else None

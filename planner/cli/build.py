@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
-from planner.filters import KNOB_FILTERS, Filters, parse_mesh
+from planner.filters import KNOB_FILTERS, Filters, parse_mesh, too_large
 from planner.request import SearchRequest, make_request
 from planner.rollout.options import WorkloadOptions, check_workload, workload_of
 
@@ -62,9 +62,10 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
+    knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOB_FILTERS if getattr(options, name) is not None}
+    problems += too_large(knobs)
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)
-    knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOB_FILTERS if getattr(options, name) is not None}
     filters = Filters(mesh=mesh, **knobs)
     if options.trainer is not None:
         filters = restrict(filters, trainer(options.trainer), hardware=hardware, model=model)

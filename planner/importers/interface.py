@@ -11,8 +11,10 @@ from lcplan.model import ModelSpec
 from lcplan.strategy import AxisName
 from planner.trainers import Difference, Job
 
+MOST = 2**40
+"""The largest count that a workload takes."""
 LARGEST = 2**62
-"""Above any size, rate or count of a configuration."""
+"""Above any size or rate of a configuration."""
 
 
 def nothing_more(_: Job) -> list[Difference]:
@@ -61,7 +63,7 @@ def whole(value: Any, key: str, *, file: str) -> int:
     BadInputError
         It is none.
     """
-    if not _is_number(value) or value != int(value) or value < 1:
+    if not _is_number(value) or value != int(value) or not 1 <= value <= MOST:
         raise BadInputError(f"{file}: {key}: {value!r:.60} is not a whole number above zero")
     return int(value)
 

@@ -62,19 +62,22 @@ def check_workload(options: WorkloadOptions) -> None:
 
 
 def workload_of(options: WorkloadOptions, hardware: HardwareSpec, devices: int | None) -> AnyWorkload:
-    """The workload that checked options ask for."""
+    """The workload that checked options ask for.
+
+    Raises
+    ------
+    BadInputError
+        A length or a batch beyond what a workload takes.
+    """
+    where = f"--workload {options.kind}"
     if options.kind == "train":
         assert options.seq is not None, "check_workload looks first"
         batch = options.global_batch or default_global_batch(options.seq, hardware, devices)
-        return Workload(
-            seq_len=options.seq,
-            global_batch=batch,
-            document_len=options.document_len,
-            global_batch_given=options.global_batch is not None,
-        )
+        given = {"document_len": options.document_len, "global_batch_given": options.global_batch is not None}
+        return Workload.read({"seq_len": options.seq, "global_batch": batch} | given, where)
     sizes: dict[str, Any] = {name: getattr(options, name) for name in ("prompt", "generate", "batch")}
     made = RlWorkload if options.kind == "rl" else SampleWorkload
-    return made(**sizes, kv_dtype=options.kv_dtype or "bf16", donate=not options.no_donate)
+    return made.read(sizes | {"kv_dtype": options.kv_dtype or "bf16", "donate": not options.no_donate}, where)
 
 
 def _problems(options: WorkloadOptions) -> Iterator[str]:

@@ -135,6 +135,9 @@ def test_the_document(too_long):
         ({"seq": 8192, "batch": 7, "devices": 8, "mesh": parse_mesh("fsdp=8")}, ("--global-batch", "8")),
         # no power of two divides 4097 tokens, and no eight ranks divide one sequence
         ({"seq": 4097, "batch": 1, "devices": 8}, ("--seq", "4104")),
+        # one device could train one sequence of seven tokens, but has no room for the state
+        ({"seq": 7, "batch": 1, "model": "llama3-70b"}, ("--global-batch", "16")),
+        ({"seq": 8192, "batch": 3, "devices": 16, "mesh": parse_mesh("context=1,tensor=1")}, ("--global-batch", "16")),
         # 12 devices are one host and a half
         ({"seq": 8192, "batch": 16, "devices": 12}, ("--devices", "8")),
         ({"seq": 8192, "batch": 16, "devices": 12}, ("--devices", "16")),
@@ -145,7 +148,7 @@ def test_the_document(too_long):
 )
 def test_where_the_rules_leave_nothing_the_next_number_that_divides_is_offered(ask, fields, arguments):
     mesh = fields.pop("mesh", None)
-    request = ask("llama3-8b", "dgx-h200x2", **fields)
+    request = ask(fields.pop("model", "llama3-8b"), "dgx-h200x2", **fields)
     asked = _ask(request if mesh is None else request.model_copy(update={"filters": Filters(mesh=mesh)}))
     assert not rules_leave_any(asked)
     assert arguments in [change.arguments for change in changes_that_fit(asked)]

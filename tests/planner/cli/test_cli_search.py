@@ -132,6 +132,16 @@ def test_estimate_that_does_not_fit_is_an_answer(lcplan):
     assert candidate["best"]["fits"] is False
 
 
+@pytest.mark.parametrize("asked", [("--seq", "1"), ("--seq", "8k", "--global-batch", "4194304"), ("--seq", "4096m")])
+def test_sizes_at_the_ends_of_what_a_workload_takes(lcplan, asked):
+    """Four million sequences of one token are as many microbatches on one device, and 4 Gi tokens of one as many logits."""
+    run = ("--model", "llama3.2-1b", "--hw", "dgx-h200", "--devices", "1", *asked)
+    estimated = lcplan("estimate", *run, "--format", "json").json["candidate"]
+    tokens = estimated["estimate"]["tokens_per_s"] * estimated["estimate"]["step_s"]
+    sizes = lcplan("search", *run, "--stages", "modelled", "--format", "json").json["request"]["workload"]
+    assert tokens == pytest.approx(sizes["seq_len"] * sizes["global_batch"])
+
+
 def test_estimate_fills_in_what_is_left_open(lcplan):
     strategy = lcplan(
         "estimate",
