@@ -11,6 +11,7 @@ from cost_models.context_collectives import context_terms
 from cost_models.expert_collectives import expert_terms
 from cost_models.flops import recomputed_matrix_parameters
 from cost_models.layout import Floats, Layout
+from cost_models.libtpu_reductions import as_libtpu_reduces
 from cost_models.setting import Setting
 from cost_models.state import optimizer_shards
 from cost_models.table import StrategyTable
@@ -67,7 +68,7 @@ def terms_of(layout: Layout) -> list[Term]:
     if len(layout.parts) > 1:
         return merged([term for part in layout.parts for term in terms_of(part)])
     dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *context_terms(layout), *_step(layout)]
-    return [*dense, *expert_terms(layout)]
+    return as_libtpu_reduces(layout, [*dense, *expert_terms(layout)])
 
 
 def _weights(layout: Layout) -> list[Term]:

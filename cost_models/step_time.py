@@ -90,15 +90,15 @@ class StepTime(StepWork):
         first = model.attention_products["query"] / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
-        windows = {"all-gather": self._beside * forward, "reduce-scatter": self._beside * self.layer_backward_gemm}
+        windows = {"prefetch": self._beside * forward, "behind-backward": self._beside * self.layer_backward_gemm}
         for term, seconds in self.terms_with_seconds:
             if term.purpose in WEIGHTS:
                 # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
                 own = first if term.purpose in WEIGHTS[:3] else 0.0
-                exposed = own * seconds + np.maximum((1 - own) * seconds - windows[term.op], 0.0)
+                exposed = own * seconds + np.maximum((1 - own) * seconds - windows.get(term.schedule, 0.0), 0.0)
                 total = total + term.calls * exposed
-                if model.routed is not None:
-                    windows[term.op] = np.maximum(windows[term.op] - seconds * term.used, 0.0)
+                if model.routed is not None and term.schedule in windows:
+                    windows[term.schedule] = np.maximum(windows[term.schedule] - seconds * term.used, 0.0)
         return total
 
     @cached_property
@@ -237,10 +237,13 @@ class StepTime(StepWork):
     @property
     def _transit(self) -> Floats:
         """What a torus's hidden gathers and scatters of weights take of the memory that the products beside them use."""
-        moved = [t.calls * transit_bytes(t.op, t.bytes) for t, _ in self.terms_with_seconds if t.purpose in WEIGHTS]
-        total = self._of(*WEIGHTS)
-        hidden = np.maximum(total - (self.comm_fsdp - self._of("tables")), 0.0) / np.maximum(total, 1e-30)
-        return hidden * sum(moved, start=np.zeros_like(total)) / self.rates.hbm.value
+        beside = [pair for pair in self.terms_with_seconds if pair[0].purpose in WEIGHTS and pair[0].schedule != "exposed"]
+        none = np.zeros(len(self.layout.table))
+        moved = sum((t.calls * transit_bytes(t.op, t.bytes) for t, _ in beside), start=none)
+        total = sum((t.calls * seconds for t, seconds in beside), start=none)
+        apart = self._of("tables", *WEIGHTS) - total
+        hidden = np.maximum(total - (self.comm_fsdp - apart), 0.0) / np.maximum(total, 1e-30)
+        return hidden * moved / self.rates.hbm.value
 
     @cached_property
     def overhead(self) -> Floats:

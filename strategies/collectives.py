@@ -7,6 +7,7 @@ size 1. docs/step.md lists who calls which. On a rank that is alone (``strategie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from jaxtyping import Array, Float, Int, Shaped
 from strategies import stand_ins
 from strategies.ranks import axis_size, is_alone
 from strategies.spec import Numerics
+
+TILE = 8, 128
+"""Rows and columns of a TPU's tile."""
 
 
 def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
@@ -54,6 +58,31 @@ def reduce_scatter(x: Float[Array, "N ..."], axes: str | Sequence[str]) -> Float
     if is_alone():
         return stand_ins.scattered(x, _members(axes))
     return lax.psum_scatter(x, axes, tiled=True) if axes else x
+
+
+def reduce_scatter_tiles(x: Float[Array, "N m"], axes: str | Sequence[str]) -> Float[Array, "n m"]:
+    """``reduce_scatter`` of a matrix whose columns may be of any number, such as a vocabulary's; on TPU as tiles.
+
+    libtpu reduces spans of whole rows, or of an equal part of each, and scatters what it can cut so; of all else it makes an
+    all-reduce. A row of 151936 = 128 x 1187 columns has no equal parts. TPUs hold a matrix in tiles of 8 x 128; told as these,
+    which is the same bytes, an array has rows of one tile.
+    """
+    axes = larger_axes(axes)
+    rows, columns = x.shape
+    plain = partial(reduce_scatter, axes=axes)
+    if is_alone() or not axes or rows % (TILE[0] * _members(axes)) or columns % TILE[1]:
+        return plain(x)
+    return lax.platform_dependent(x, tpu=lambda x: from_tiles(plain(in_tiles(x))), default=plain)
+
+
+def in_tiles(x: Shaped[Array, "N m"]) -> Shaped[Array, "R C 8 128"]:
+    """A matrix as R x C tiles, as a TPU holds it."""
+    return x.reshape(-1, TILE[0], x.shape[1] // TILE[1], TILE[1]).swapaxes(1, 2)
+
+
+def from_tiles(tiles: Shaped[Array, "R C 8 128"]) -> Shaped[Array, "N m"]:
+    """The matrix of such tiles."""
+    return tiles.swapaxes(1, 2).reshape(tiles.shape[0] * TILE[0], -1)
 
 
 def all_reduce(tree: Any, axes: str | Sequence[str]) -> Any:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.collectives import all_gather, all_max, all_reduce, gathered_weight, reduce_scatter
+from strategies.collectives import all_gather, all_max, all_reduce, gathered_weight, reduce_scatter, reduce_scatter_tiles
 from strategies.mesh import STATE_AXES, TENSOR
 from strategies.ranks import axis_index, axis_size
 from strategies.spec import Numerics
@@ -75,7 +75,7 @@ def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: N
     zero = jnp.zeros((), jnp.float32), jnp.zeros(head_DV.shape, jnp.float32)
     targets_chunks = targets_U.reshape(tensor, chunks, -1).swapaxes(0, 1).reshape(chunks, -1)
     (loss, dhead_DV), dh = lax.scan(chunk, zero, (h_RD.reshape(chunks, -1, D), targets_chunks))
-    dhead_dV = reduce_scatter(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(jnp.float32)
+    dhead_dV = reduce_scatter_tiles(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(jnp.float32)
     # The whole gradient of the head must be gone before the layers' backward pass, which needs its space, begins.
     return loss, Hidden(*lax.optimization_barrier((dh.reshape(rows, D), dhead_dV.T)))
 

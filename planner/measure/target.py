@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
-from math import prod
 from typing import Literal
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.strategy import Strategy
+from lcplan.torus import host_bounds, sub_torus
 from planner.measure.backends import compiler_options
 from planner.measure.compile_option import Verdict, version_of
 from planner.measure.toolchain import Toolchain
@@ -178,25 +177,6 @@ def _gpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolch
         target_config=gpu_target_config(hardware, cudnn=cudnn, runtime=CUDA_RUNTIME[toolchain.cuda or "cuda12"]),
         compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),
     )
-
-
-def sub_torus(chips: int, torus: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The block of ``chips`` chips inside a torus that a job would get: most cubic, then on fewest hosts, short sides first.
-
-    >>> sub_torus(8, (4, 4, 2)), sub_torus(4, (4, 4, 4))
-    ((2, 2, 2), (2, 2, 1))
-    >>> sub_torus(7, (4, 4, 2)) is None
-    True
-    """
-    sizes = [[n for n in range(1, side + 1) if chips % n == 0] for side in torus]
-    blocks = [block for block in product(*sizes) if prod(block) == chips]
-    return min(blocks, key=lambda block: (sum(block), -prod(host_bounds(block)), block), default=None)
-
-
-def host_bounds(block: tuple[int, ...]) -> tuple[int, int, int]:
-    """Chips that one host holds of a block, along each side: up to 2 x 2 x 1 (libtpu's default), 1 along an odd side."""
-    x, y, *_ = (*block, 1)
-    return 2 if x % 2 == 0 else 1, 2 if y % 2 == 0 else 1, 1
 
 
 def _tpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:

@@ -17,9 +17,15 @@ FOLDER = Path(__file__).parent
 
 def compiled(**request: Any) -> dict[str, Any]:
     """What ``target_step.py`` says of ``request``."""
+    said: dict[str, Any] = said_by("target_step.py", **request)
+    return said
+
+
+def said_by(script: str, **request: Any) -> Any:
+    """What a script of this folder prints of ``request``, in a process of its own."""
     environment = dict(os.environ, JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
     done = subprocess.run(
-        [sys.executable, str(FOLDER / "target_step.py"), json.dumps(request)],
+        [sys.executable, str(FOLDER / script), json.dumps(request)],
         env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

@@ -7,7 +7,7 @@ import pytest
 from lcplan import catalog
 from lcplan.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
-from planner.measure.target import gpu_target_config, gpu_topology, sub_torus, target_for
+from planner.measure.target import gpu_target_config, gpu_topology, target_for
 from planner.measure.toolchain import Toolchain
 
 FULL = Toolchain(
@@ -74,22 +74,6 @@ def test_hardware_without_facts_is_compiled_on_the_host_with_a_note() -> None:
     nameless = target_for(strategy(8, "ici"), tpu.model_copy(update={"topology_name": None}), toolchain=FULL)
     assert nameless.note is not None
     assert "no topology_name or torus" in nameless.note
-
-
-@pytest.mark.parametrize(
-    ("chips", "torus", "block"),
-    [
-        (32, (4, 4, 2), (4, 4, 2)),
-        (8, (4, 4, 2), (2, 2, 2)),
-        (16, (4, 4, 2), (2, 4, 2)),
-        (4, (4, 4, 4), (2, 2, 1)),
-        (1, (4, 4), (1, 1)),
-        (6, (4, 4, 2), (2, 3, 1)),
-        (7, (4, 4, 2), None),
-    ],
-)
-def test_sub_torus(chips: int, torus: tuple[int, ...], block: tuple[int, ...] | None) -> None:
-    assert sub_torus(chips, torus) == block
 
 
 def test_tpu_target_of_a_part_of_a_slice() -> None:
