@@ -189,7 +189,8 @@ def search(
     given = _read(options)
     request, toolchain = given.request(), probe(given.toolchain)
     folder = RunFolder.open(out, request) if out else None
-    bench = Bench(request, toolchain, PoolLimits(jobs=1), _store(folder, request, stages=stages))
+    limits = PoolLimits(jobs=1, executables=folder.executables if folder and stages == "timed" else None)
+    bench = Bench(request, toolchain, limits, _store(folder, request, stages=stages))
     result = run_stages(bench, Effort(stages, survivors), _Silent())
     if folder is not None:
         folder.save(result.to_json(), make_plan(request, result.winner, toolchain) if result.winner else None)

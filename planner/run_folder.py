@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ class RunFolder:
         return f"sqlite:///{self.path.resolve() / 'study.db'}"
 
     @property
+    def executables(self) -> Path:
+        """What compiles leave for the timings of an unfinished search."""
+        return self.path / "executables"
+
+    @property
     def plan_file(self) -> Path:
         """The emitted plan."""
         return self.path / "plan.yaml"
@@ -76,6 +82,7 @@ class RunFolder:
                 plan.save(self.plan_file)
         except OSError as error:
             raise StageFailedError(f"{self.path}: {error.strerror or error}; what was compiled is in the study") from None
+        shutil.rmtree(self.executables, ignore_errors=True)
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> set[str]:

@@ -13,6 +13,7 @@ from lcplan.hardware import HardwareSpec
 from planner.calibrate.figures import Findings, Measured, findings
 from planner.calibrate.fit import Timing
 from planner.calibrate.sizes import Probe, probes_of
+from planner.measure.at_hand import is_same
 from planner.measure.compile import worker_command
 from planner.measure.job import Program
 from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
@@ -37,8 +38,16 @@ class Calibration:
     findings: Findings
 
 
-def calibrate(hw: str | None, toolchain: Toolchain, *, finished: Callable[[int, int], None]) -> Calibration:
+def calibrate(
+    hw: str | None,
+    toolchain: Toolchain,
+    *,
+    finished: Callable[[int, int], None],
+    kinds: Sequence[str] | None = None,
+) -> Calibration:
     """Measure the devices at hand as a piece of hardware; without ``hw``, the catalogue's entry of this device.
+
+    ``finished`` is told how many probes are done, of how many; ``kinds`` are those of the probes to run, None: all.
 
     Raises
     ------
@@ -53,13 +62,13 @@ def calibrate(hw: str | None, toolchain: Toolchain, *, finished: Callable[[int, 
     base = asked or entry_of(facts)
     if _KINDS.get(facts["platform"]) != base.kind:
         raise BadInputError(f"--hw {base.name}: the devices at hand are {facts['device']}; leave --hw out, or name theirs")
-    named = base.device.gpu.description if base.device.gpu else facts["kind"]
-    if named != facts["kind"]:
-        raise BadInputError(f"--hw {base.name} has {named}; the devices at hand are {facts['device']}")
+    gpu = base.device.gpu
+    if gpu is not None and not is_same(facts["kind"], gpu.description):
+        raise BadInputError(f"--hw {base.name} has {gpu.description}; the devices at hand are {facts['device']}")
     if facts["platform"] == "cpu" and asked is None:
         launch = launch_for("cpu", toolchain, devices=base.devices)
         facts = _facts(launch, base.name)
-    probes = probes_of(base, facts["count"])
+    probes = [one for one in probes_of(base, facts["count"]) if kinds is None or one["kind"] in kinds]
     measured, failed = _measured(launch, probes, finished)
     if not measured:
         raise StageFailedError(f"{facts['device']}: not one probe ran ({failed[0] if failed else 'no reason was given'})")
@@ -93,7 +102,7 @@ def entry_of(facts: dict[str, Any]) -> HardwareSpec:
         if name.endswith("-N"):
             continue
         spec = catalog.hardware(name)
-        if spec.device.gpu is not None and spec.device.gpu.description == facts["kind"]:
+        if spec.device.gpu is not None and is_same(facts["kind"], spec.device.gpu.description):
             return spec
     raise BadInputError(f"no hardware of the catalogue has {facts['kind']!r}; say with --hw which it is, or give a YAML spec")
 

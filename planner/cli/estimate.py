@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -71,8 +73,9 @@ def command(**options: Any) -> int:
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
     candidates = [price(request, placed(one, imported)) for one in _strategies(request, offered, imported)]
-    bench = Bench(request, toolchain, PoolLimits(jobs=1))
-    candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
+    with TemporaryDirectory(prefix="lcplan-") as scratch:
+        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
+        candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
     notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced))
     if len(candidates) > 1:

@@ -105,7 +105,8 @@ def command(**options: Any) -> int:
         raise BadInputError("--jobs 0 leaves the work to lcplan worker; give the study that they share with --study URL")
     kind = Shared if study else Store
     store = None if stage == "modelled" else kind.open(study or folder.study_url, request.identity)
-    bench = Bench(request, toolchain, PoolLimits(jobs=parsed.jobs), store)
+    limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
+    bench = Bench(request, toolchain, limits, store)
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)
         if budget is not None:

@@ -136,13 +136,32 @@ class Work:
     @property
     def task(self) -> Task:
         """What a worker process is handed; its ``id`` is the key."""
+        return self.task_with(None)
+
+    def task_with(self, executables: Path | None) -> Task:
+        """The same; a timing takes from ``executables`` what the compile of its program left there."""
         variables = self.target.environment
         if self.target.at_hand and self.target.platform == "cuda":
             pool = self.job.hardware.pool_ratio(self.job.strategy.mesh.communicators)
             variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{pool:.3f}"
-        environment = tuple(sorted(variables.items()))
-        launch = Launch(worker_command(self.toolchain.python, self.job.program), environment)
-        return Task(launch, {"id": self.key, "job": self.resolved.model_dump(mode="json")})
+        launch = Launch(worker_command(self.toolchain.python, self.job.program), tuple(sorted(variables.items())))
+        request = {"id": self.key, "job": self.resolved.model_dump(mode="json")}
+        if executables is not None and self._is_timed_as_compiled:
+            request["executables"] = str(executables.absolute() / self._program_key)
+        counted = self.target.at_hand and self.target.platform != "cpu"  # an allocator's peak is its process's: it only grows
+        return Task(launch, request, fresh=counted)
+
+    @property
+    def _is_timed_as_compiled(self) -> bool:
+        """Whether compile and timing have one executable: a host's have; for a GPU it is compiled without one."""
+        return self.job.hardware.kind == "cpu" and self.purpose != "slice"
+
+    @property
+    def _program_key(self) -> str:
+        """The key of the compile."""
+        target = self.target.model_copy(update={"at_hand": False})
+        compiled = self.resolved.model_copy(update={"purpose": "compile", "target": target})
+        return job_key(self.job, compiled, toolchain=self.toolchain)
 
 
 def worker_command(python: str, program: Program) -> tuple[str, ...]:
@@ -181,7 +200,7 @@ def _run(
         for done, row in store.work_off([same[0] for same in waiting.values()], limits):
             yield from ((one.job, row) for one in waiting[done.key])
         return
-    for outcome in run_tasks([same[0].task for same in waiting.values()], limits):
+    for outcome in run_tasks([same[0].task_with(limits.executables) for same in waiting.values()], limits):
         same = waiting[outcome.task.request["id"]]
         result = row_of(same[0], outcome)
         if store is not None and is_final(outcome):

@@ -8,7 +8,7 @@ MAX_WORDS = 400
 _NOISE = re.compile(
     r"cudart_stub|InitializeLog|InitGoogle|could not determine TPU|Failed to find host bounds|Source Location Trace"
     r"|libtpu_init_utils|unexpected worker hostname|^\s*$|^\*\*\*|^\s+@\s|^WARNING: All log messages|SortRewriter"
-    r"|^Fatal Python error|^Current thread|^Thread 0x|^  File |^Extension modules"
+    r"|cpu_aot_loader|^Fatal Python error|^Current thread|^Thread 0x|^  File |^Extension modules"
 )
 _FATAL = re.compile(r"^F\d{4} |Check failed|CHECK failure|Unknown flags? in|terminate called|what\(\):|MemoryError|^\w*Error: ")
 _PREFIX = re.compile(r"^[A-Z]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")

@@ -24,6 +24,8 @@ class PoolLimits:
     jobs: int = 1
     wall_s: float = 600.0
     memory_bytes: int | None = None
+    executables: Path | None = None
+    """Where compiles for the devices at hand leave executables for the timings that follow; None: each compiles its own."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from planner.measure import gang
+from planner.measure.executables import kept_in
 from planner.measure.hlo import read_executable
 from planner.measure.hlo_groups import MeshView
 from planner.measure.job import WorkerJob
@@ -49,7 +50,8 @@ def _answer(line: str) -> dict[str, Any]:
         if "probe" in request:
             return {"id": request["id"], "result": import_module("planner.measure.probes").run(request["probe"])}
         job = WorkerJob.model_validate(request["job"])
-        return {"id": request["id"], "result": _run(job)}
+        with kept_in(request.get("executables"), anew=job.purpose == "compile"):
+            return {"id": request["id"], "result": _run(job)}
     except Exception as error:  # a failed job is data
         kind = "environment" if isinstance(error, (ImportError, MemoryError, OSError)) else "error"
         return {"id": request["id"], "error": words_of(error), "kind": kind}

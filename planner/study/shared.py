@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lcplan.errors import BadInputError
@@ -115,12 +116,13 @@ class Crew:
         self.foreign: set[str] = set()
         """Keys of jobs that need another toolchain, another lcplan or other devices."""
         self._held: dict[str, tuple[Held, Work]] = {}
+        self._executables: Path | None = None
 
     def shift(self, limits: PoolLimits) -> Generator[None]:
         """Do jobs until none waits that is ours, one a step. Leaving it early hands back what is not done."""
         if limits.jobs == 0 or self.toolchain is None:
             return
-        queue = self.store.queue
+        queue, self._executables = self.store.queue, limits.executables
         with beating(queue, lambda: [held for held, _ in list(self._held.values())]):
             try:
                 with closing(pull_tasks(self._take, limits)) as outcomes:
@@ -146,7 +148,7 @@ class Crew:
             self._finish(held, kept, final=True)
             return self._take()
         self._held[key] = held, found[key]
-        return found[key].task if self.gang is None else in_gang(found[key].task, self.gang)
+        return found[key].task_with(self._executables) if self.gang is None else in_gang(found[key].task, self.gang)
 
     def _can_run(self, work: Work) -> bool:
         """Whether this machine, or this gang, has the devices."""

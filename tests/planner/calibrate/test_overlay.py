@@ -46,6 +46,7 @@ def test_a_folder_that_is_not_there_is_said_and_nothing_is_left(tmp_path):
 
 def test_a_device_is_found_by_its_drivers_name():
     assert entry_of({"platform": "gpu", "kind": "NVIDIA H100 80GB HBM3"}).name == "dgx-h100"
+    assert entry_of({"platform": "gpu", "kind": "NVIDIA H200"}).name == "dgx-h200"  # the driver leaves its memory out
     assert entry_of({"platform": "cpu", "kind": "cpu"}).name == "cpu-host"
     with pytest.raises(BadInputError, match=r"no hardware of the catalogue has 'NVIDIA GTX 1'; say with --hw which it is"):
         entry_of({"platform": "gpu", "kind": "NVIDIA GTX 1"})

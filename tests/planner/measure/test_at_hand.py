@@ -66,6 +66,8 @@ def test_a_timing_at_hand_runs_on_cuda_and_is_another_job_than_its_compile(gpu_t
     assert environment["JAX_PLATFORMS"] == "cuda"
     assert 0.5 < float(environment["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
     assert compiled.key != timed.key
+    assert timed.task.fresh  # an allocator's peak is its process's
+    assert not compiled.task.fresh
 
 
 def test_gpus_that_are_not_here(driver: Path, gpu_toolchain: Toolchain, make_job: MakeJob) -> None:
