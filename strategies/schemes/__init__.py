@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxtyping import Array, Float
 
 from strategies.kernels import chunk_kernel
+from strategies.kernels.interface import ChunkKernel
 from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.documents import Documents
 from strategies.schemes.pattern import pattern_of
@@ -22,8 +23,20 @@ def attend(
 
     Inside ``shard_map``: all lengths are local.
     """
+    kernel = chunk_kernel(spec.kernel, block=spec.strategy.attention_block, window=spec.window)
+    return attend_with(q, kv, kernel=kernel, spec=spec, documents=documents)
+
+
+def attend_with(
+    q: Float[Array, "B T N H"],
+    kv: Float[Array, "2 B T K H"],
+    *,
+    kernel: ChunkKernel,
+    spec: StepSpec,
+    documents: Documents = None,
+) -> Float[Array, "B T N H"]:
+    """The same by a given ``kernel``, which has the window of ``spec``."""
     strategy = spec.strategy
-    kernel = chunk_kernel(spec.kernel, block=strategy.attention_block, window=spec.window)
     if spec.window is not None and strategy.scheme != "ulysses":
         halos = Halos.of(spec, spec.window)
         windowed = ulysses_window_attention if strategy.ulysses > 1 else window_attention

@@ -12,7 +12,7 @@ import pytest
 from cost_models.plain_memory import device_gap_bytes
 from planner.validate.bundled import find_table
 
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 TABLE = find_table("h100-single-device")[0]
 QUICK = "l2-h32-16k-full"
 ABSENT = [name for name in ("jax_cuda12_plugin", "nvidia.cudnn") if importlib.util.find_spec(name) is None]
@@ -22,9 +22,9 @@ def compiled_bytes(row):
     """Argument, output and temp less alias, of a deviceless compile."""
     request = {"model": row.model, "seq_len": row.workload.seq_len, "remat": row.id.rsplit("-", 1)[1]}
     done = subprocess.run(
-        [sys.executable, str(FOLDER / "plain_step.py"), json.dumps(request)],
+        [sys.executable, str(ROOT / "benchmarks" / "one_gpu" / "plain_step.py"), json.dumps(request)],
         env=dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS=""),
-        cwd=FOLDER.parents[1], capture_output=True, text=True, timeout=500, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     sizes = json.loads(done.stdout.splitlines()[-1])

@@ -1,8 +1,8 @@
 """A Llama train step as one would write it first, for one device: what lcplan's own measurement of an H100 ran.
 
-fp32 weights and two fp32 moments, donated; weights cast to bf16 where they are used; a scan over layers; cuDNN attention; the
-loss in 8 rematerialised chunks with fp32 logits. ``plain_step.py JSON`` compiles it for an H100 that is not there and prints
-one JSON line of ``memory_analysis``; stands in its own process.
+fp32 weights and two fp32 moments, donated; weights cast to bf16 where they are used; a scan over layers; the framework's own
+attention (cuDNN's on a GPU); the loss in 8 rematerialised chunks with fp32 logits. ``plain_step.py JSON`` compiles it for an
+H100 that is not there and prints one JSON line of ``memory_analysis``; stands in its own process.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,21 @@ ROPE_BASE = 500000.0
 POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
 
 Weights = dict[str, Any]
+Attention = Literal["cudnn", "xla"]
+
+
+class PlainState(NamedTuple):
+    """What a step takes and gives back."""
+
+    weights: Weights
+    first: Weights
+    second: Weights
+
+
+class PlainMetrics(NamedTuple):
+    """Of the step just done."""
+
+    loss: jax.Array
 
 
 def weight_shapes(model: ModelSpec) -> Weights:
@@ -56,13 +72,13 @@ def rotated(x: jax.Array) -> jax.Array:
     return jnp.concatenate([first * cosine - second * sine, first * sine + second * cosine], axis=-1).astype(x.dtype)
 
 
-def layer(x: jax.Array, weights: Weights, *, model: ModelSpec) -> tuple[jax.Array, None]:
+def layer(x: jax.Array, weights: Weights, *, model: ModelSpec, attention: Attention) -> tuple[jax.Array, None]:
     """One layer, as a scan's body."""
     bf16 = {name: weights[name].astype(jnp.bfloat16) for name in weights if not name.endswith("norm")}
     row = normed(x, weights["attention_norm"])
     heads = {"query": model.heads, "key": model.kv_heads, "value": model.kv_heads}
     query, key, value = ((row @ bf16[name]).reshape(*x.shape[:2], n, model.head_dim) for name, n in heads.items())
-    mixed = jax.nn.dot_product_attention(rotated(query), rotated(key), value, is_causal=True, implementation="cudnn")
+    mixed = jax.nn.dot_product_attention(rotated(query), rotated(key), value, is_causal=True, implementation=attention)
     x = x + mixed.reshape(*x.shape[:2], -1) @ bf16["out"]
     row = normed(x, weights["feed_forward_norm"])
     return x + (jax.nn.silu(row @ bf16["gate"]) * (row @ bf16["up"])) @ bf16["down"], None
@@ -83,31 +99,60 @@ def loss(weights: Weights, tokens: jax.Array, *, body: Callable[..., Any]) -> ja
     return jax.lax.scan(jax.checkpoint(chunk), jnp.zeros(()), parts)[0] / tokens.shape[1]
 
 
-def train(weights: Weights, first: Weights, second: Weights, tokens: jax.Array, *, body: Callable[..., Any]) -> Any:
-    """Gradients and a plain Adam update."""
-    value, grads = jax.value_and_grad(partial(loss, body=body))(weights, tokens)
-    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
-    second = jax.tree.map(lambda v, g: 0.95 * v + 0.05 * g * g, second, grads)
-    weights = jax.tree.map(lambda w, m, v: w - 1e-4 * m / (jnp.sqrt(v) + 1e-8), weights, first, second)
-    return weights, first, second, value
+@dataclass(frozen=True)
+class PlainStep:
+    """The step on one device, to be timed as a ``TrainStep`` is."""
+
+    model: ModelSpec
+    seq_len: int
+    remat: str
+    attention: Attention = "cudnn"
+
+    @cached_property
+    def jitted(self) -> Any:
+        """``jax.jit`` of (state, tokens) -> (state, metrics): gradients and a plain Adam update; the state is donated."""
+        body = partial(layer, model=self.model, attention=self.attention)
+        if self.remat != "none":
+            body = jax.checkpoint(body, policy=POLICIES[self.remat])
+
+        def train(state: PlainState, tokens: jax.Array) -> tuple[PlainState, PlainMetrics]:
+            value, grads = jax.value_and_grad(partial(loss, body=body))(state.weights, tokens)
+            first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state.first, grads)
+            second = jax.tree.map(lambda v, g: 0.95 * v + 0.05 * g * g, state.second, grads)
+            weights = jax.tree.map(lambda w, m, v: w - 1e-4 * m / (jnp.sqrt(v) + 1e-8), state.weights, first, second)
+            return PlainState(weights, first, second), PlainMetrics(value)
+
+        return jax.jit(train, donate_argnums=0)
+
+    def abstract_arguments(self, where: Any = None) -> tuple[PlainState, jax.ShapeDtypeStruct]:
+        """Shapes, for ``jitted.lower(*abstract_arguments())``; of arrays that lie by the sharding ``where``."""
+        shapes = weight_shapes(self.model)
+        weights = jax.tree.map(
+            lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=where),
+            shapes,
+            is_leaf=lambda x: isinstance(x, tuple),
+        )
+        return PlainState(weights, weights, weights), jax.ShapeDtypeStruct((1, self.seq_len), jnp.int32, sharding=where)
+
+    def init(self, key: jax.Array) -> PlainState:
+        """A random state."""
+        leaves, tree = jax.tree.flatten(self.abstract_arguments()[0].weights)
+        keys = jax.random.split(key, len(leaves))
+        made = [0.02 * jax.random.normal(one, leaf.shape, leaf.dtype) for one, leaf in zip(keys, leaves, strict=True)]
+        first, second = (jax.tree.unflatten(tree, [jnp.zeros_like(leaf) for leaf in made]) for _ in range(2))
+        return PlainState(jax.tree.unflatten(tree, made), first, second)
+
+    def example_batch(self, key: jax.Array) -> jax.Array:
+        """Random tokens."""
+        return jax.random.randint(key, (1, self.seq_len), 0, self.model.vocab, jnp.int32)
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """``memory_analysis`` of the step for an H100 that is not there [bytes]."""
-    model, hardware = ModelSpec.model_validate(request["model"]), catalog.hardware("dgx-h100")
-    text = gpu_target_config(hardware, cudnn=(9, 10, 2), runtime=(12, 9, 0))
+    text = gpu_target_config(catalog.hardware("dgx-h100"), cudnn=(9, 10, 2), runtime=(12, 9, 0))
     device = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1").devices[0]
-    here = SingleDeviceSharding(device)
-    body = partial(layer, model=model)
-    if request["remat"] != "none":
-        body = jax.checkpoint(body, policy=POLICIES[request["remat"]])
-    shapes = weight_shapes(model)
-    state = jax.tree.map(
-        lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=here), shapes, is_leaf=lambda x: isinstance(x, tuple)
-    )
-    tokens = jax.ShapeDtypeStruct((1, request["seq_len"]), jnp.int32, sharding=here)
-    compiled = jax.jit(partial(train, body=body), donate_argnums=(0, 1, 2)).lower(state, state, state, tokens).compile()
-    memory = compiled.memory_analysis()
+    step = PlainStep(ModelSpec.model_validate(request["model"]), request["seq_len"], request["remat"])
+    memory = step.jitted.lower(*step.abstract_arguments(SingleDeviceSharding(device))).compile().memory_analysis()
     return {name: getattr(memory, f"{name}_size_in_bytes") for name in ("argument", "output", "temp", "alias")}
 
 

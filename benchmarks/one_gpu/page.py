@@ -1,0 +1,107 @@
+"""The tables of what was kept, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lcplan.units import format_bytes, format_seconds
+from one_gpu.kept import Kept
+
+Row = dict[str, Any]
+
+
+def page(kept: Kept) -> str:
+    """A heading and a table for each part that has rows; failed rows below it."""
+    card = kept.card
+    lines = [f"{card.device}, jax {card.jax}" + (", tiny shapes" if card.tiny else "")]
+    for title, table in _TABLES.items():
+        lines += [f"\n{title}\n", *table(kept)]
+    failed = [
+        f"* {part} {row['id']}: {row['error']}" for part, rows in kept.rows.items() for row in rows.values() if "error" in row
+    ]
+    return "\n".join([*lines, *(["\nFailed\n", *failed] if failed else [])])
+
+
+def _good(kept: Kept, part: str) -> list[Row]:
+    return [row for row in kept.rows.get(part, {}).values() if "error" not in row]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _chunks(kept: Kept) -> list[str]:
+    rows = [
+        [
+            row["id"],
+            row["kernel"],
+            *(f"{row['errors'][name]:.1e} ({row['rounding'][name]:.1e})" for name in ("o", "dq", "dk", "dv")),
+            "yes" if row["holds"] else "NO",
+        ]
+        for row in _good(kept, "chunks")
+    ]
+    return _table(["scheme", "kernel", "o (blockwise)", "dq", "dk", "dv", "holds"], rows)
+
+
+def _steps(kept: Kept) -> list[str]:
+    rows = [
+        [
+            row["id"],
+            *(format_seconds(row[side]["step_s"]) for side in ("ours", "plain")),
+            f"{row['step_ratio']:.3f}",
+            *(_bytes(row[side]["peak_bytes"]) for side in ("ours", "plain")),
+            "-" if row["peak_ratio"] is None else f"{row['peak_ratio']:.3f}",
+            f"{row['executable_ratio']:.3f}",
+            f"{format_seconds(row['published']['step_s'])}, {format_bytes(row['published']['peak_bytes'])}",
+        ]
+        for row in _good(kept, "steps")
+    ]
+    head = ["row", "step", "plain", "ratio", "peak", "plain, at most", "ratio", "ratio by the executables", "the table's H100"]
+    return _table(head, rows)
+
+
+def _rates(kept: Kept) -> list[str]:
+    rows = []
+    for row in _good(kept, "rates"):
+        device = row["overlay"]["device"]
+        figures = device["rates"] | {name: value for name, value in device.items() if name != "rates"}
+        rows += [
+            [name, f"{one['value']:.4g}", one["source"].split(": ", 1)[-1]] for name, one in figures.items() if "value" in one
+        ]
+    return _table(["figure", "value", "samples"], rows)
+
+
+def _slices(kept: Kept) -> list[str]:
+    compiled = {row["id"]: row for row in _good(kept, "memory")}
+    timed = {row["id"]: row for row in _good(kept, "slices")}
+    rows = []
+    for name in dict.fromkeys([*timed, *compiled]):
+        row, memory = timed.get(name, {}), compiled.get(name, {})
+        need, peak = memory.get("compiled_bytes"), row.get("peak_bytes")
+        ratio = (need + memory["allowance_bytes"]) / peak if need and peak else None
+        rows.append(
+            [
+                name,
+                row.get("label", "-"),
+                *(format_seconds(row[key]) if key in row else "-" for key in ("modelled_step_s", "step_s")),
+                _bytes(need),
+                _bytes(peak),
+                "-" if ratio is None else f"{ratio:.3f}",
+            ]
+        )
+    head = ["slice", "strategy", "law", "timed", "compiled without the card", "peak", "compiled and allowance over peak"]
+    return _table(head, rows)
+
+
+def _bytes(value: int | None) -> str:
+    return "-" if value is None else format_bytes(value)
+
+
+_TABLES: dict[str, Callable[[Kept], list[str]]] = {
+    "Chunk sequences: relative errors against fp32": _chunks,
+    "Steps beside a plain one": _steps,
+    "Rates": _rates,
+    "Slices of a node's best strategies": _slices,
+}

@@ -1,0 +1,130 @@
+"""One rank of a node's best long-context strategies: its time on the card, its peak beside a deviceless compile's memory.
+
+The strategies are those that a rack of GB200 takes, a context axis with or without a tensor axis and one sequence at a time,
+cut down to the eight devices of this card's node: for each length the best of that space by the laws.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from lcplan import catalog
+from lcplan.units import format_tokens
+from lcplan.workload import Workload
+from one_gpu.card import Card
+from planner.analyse import analyse
+from planner.bench import Bench
+from planner.candidate import Candidate
+from planner.filters import Filters, parse_mesh
+from planner.measure.compile import kernel_for
+from planner.measure.job import CompileJob
+from planner.measure.pool import PoolLimits
+from planner.measure.target import target_for
+from planner.measure.time_slice import DEPTHS
+from planner.measure.toolchain import probe
+from planner.request import SearchRequest, make_request
+
+LENGTHS = (65536, 131072)
+TINY_LENGTHS = (512,)
+BEST = 5
+WALL_S = 150.0
+"""One slice: two compiles and a few steps."""
+
+
+def request(seq_len: int, card: Card) -> SearchRequest:
+    """One sequence of this length on the eight devices of a node."""
+    hardware = card.spec
+    host = hardware.kind == "cpu"
+    workload = Workload(seq_len=seq_len, global_batch=1, precision="fp32" if host else "bf16")
+    return make_request(
+        {
+            "model": catalog.model("llama-tiny" if card.tiny else "llama3-8b"),
+            "hardware": hardware,
+            "workload": workload,
+            "budget_bytes": hardware.usable_bytes,
+            "devices": 8,
+            "filters": Filters(mesh=parse_mesh("context=2..8"), attention_block=(0,)),
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def candidates(card: Card) -> dict[str, tuple[SearchRequest, Candidate]]:
+    """By name, the best of each length, the shorter first."""
+    found = {}
+    for seq_len in TINY_LENGTHS if card.tiny else LENGTHS:
+        asked = request(seq_len, card)
+        backend = "host" if asked.hardware.kind == "cpu" else "nccl"
+        best = islice(analyse(asked, (backend,)).survivors(), 1 if card.tiny else BEST)
+        found |= {f"{format_tokens(seq_len)}-{place}": (asked, one) for place, one in enumerate(best, start=1)}
+    return found
+
+
+def ids(card: Card) -> list[str]:
+    """Names of the strategies: their length and their place."""
+    return list(candidates(card))
+
+
+def run(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
+    """A row for each strategy's slice as it is timed."""
+    for name in wanted:
+        asked, candidate = candidates(card)[name]
+        bench = Bench(asked, probe(), PoolLimits(jobs=1, wall_s=WALL_S, memory_bytes=2**60))
+        (timed,) = (one.timed for one in bench.time_slices([candidate]))
+        if timed is None or timed.error:
+            raise RuntimeError(timed.error if timed else "no timing")
+        yield {
+            "id": name,
+            "strategy": candidate.strategy.model_dump(mode="json"),
+            "label": candidate.strategy.label,
+            "modelled_step_s": candidate.estimate["step_s"],
+            **timed.model_dump(mode="json", include={"step_s", "rank_s", "added_s", "extrapolation", "samples", "peak_bytes"}),
+        }
+
+
+def compiled(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
+    """A row for each strategy's slice as it is compiled for the card without touching it."""
+    for name in wanted:
+        asked, candidate = candidates(card)[name]
+        allowance = asked.hardware.allowance.runtime_bytes.value
+        yield {"id": name, **_compiled(asked, candidate), "allowance_bytes": int(allowance)}
+
+
+def _compiled(asked: SearchRequest, candidate: Candidate) -> dict[str, Any]:
+    """``memory_analysis`` of the deeper of the slices that are timed [bytes]."""
+    import jax
+    from jax.sharding import SingleDeviceSharding
+
+    from strategies.slice import build_slice
+    from strategies.spec import StepSpec
+
+    toolchain = probe()
+    workload = asked.workload
+    job = CompileJob(model=asked.model, hardware=asked.hardware, workload=workload, strategy=candidate.strategy)
+    target = target_for(candidate.strategy, asked.hardware, toolchain=toolchain)
+    model = asked.model.model_copy(update={"layers": min(DEPTHS[-1], asked.model.layers)})
+    kernel = kernel_for(job, target, toolchain=toolchain)
+    step = build_slice(StepSpec(model, workload, candidate.strategy, kernel, platform=target.kind))
+    here = SingleDeviceSharding(_device(target))
+    state = jax.eval_shape(step.init, jax.random.key(0))
+    batch = jax.eval_shape(step.example_batch, jax.random.key(0))
+    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), (state, batch))
+    sizes = step.jitted.lower(*placed).compile().memory_analysis()
+    need = sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes - sizes.alias_size_in_bytes
+    return {"layers": model.layers, "compiled_bytes": int(need), "temp_bytes": int(sizes.temp_size_in_bytes)}
+
+
+def _device(target: Any) -> Any:
+    """A device of the target's kind that need not be here."""
+    import jax
+    from jax.experimental import topologies
+
+    if target.platform == "cpu":
+        return jax.devices()[0]
+    assert os.environ.get("JAX_PLATFORMS") == "cpu", "a deviceless compile stays off the card"
+    described = topologies.get_topology_desc(platform="cuda", target_config=target.target_config, topology="1x1x1")
+    return described.devices[0]
