@@ -1,12 +1,13 @@
 """What one borrowed GPU is asked, in one command of ten minutes: ``python benchmarks/on_one_gpu.py collect``.
 
-Five parts, each in processes of its own, every row kept in benchmarks/data/one_gpu.json as soon as it is there; the same
+Six parts, each in processes of its own, every row kept in benchmarks/data/one_gpu.json as soon as it is there; the same
 command goes on with what is missing or failed.
 
 * ``chunks``: every scheme's chunk sequence through the card's attention kernel, gradients against fp32;
 * ``rates``: ``lcplan calibrate`` of the card;
 * ``steps``: lcplan's step beside a plain one, time and peak memory;
 * ``slices``: one rank of the best long-context strategies of an eight-device node, timed;
+* ``whole``: these with all layers, for the timing's extrapolation and for the peak;
 * ``memory``: the same slices compiled without the card, beside the others on the host's cores.
 
 ``page`` prints the tables. ``collect --tiny`` tries the whole way with shapes for host devices. Needs a Python with lcplan (or
@@ -20,10 +21,11 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from one_gpu.card import Card
 from one_gpu.child import Child
@@ -56,6 +58,7 @@ PARTS = {
     "rates": Part("one_gpu.rates", share=0.35, row_s=200.0),
     "steps": Part("one_gpu.steps", share=0.6, row_s=150.0, rows_a_process=1),
     "slices": Part("one_gpu.slices", share=1.0, row_s=170.0, rows_a_process=1),
+    "whole": Part("one_gpu.slices", share=1.0, row_s=120.0, rows_a_process=1, run="whole"),
     "memory": Part("one_gpu.slices", share=1.0, row_s=120.0, run="compiled", on_host=True),
 }
 
@@ -65,9 +68,15 @@ class Session:
     """One command on one card until ``deadline`` [s of the monotonic clock]."""
 
     card: Card
+    names: Mapping[str, Sequence[str]]
+    """Of each part's rows."""
     kept: Kept
     limit_s: float
     deadline: float
+
+    def missing(self, name: str) -> list[str]:
+        """Rows of a part that are not there, or failed."""
+        return [one for one in self.names[name] if not self.kept.has(name, one)]
 
     def work(self, names: Sequence[str]) -> None:
         """Part after part; those that leave the card alone beside the others."""
@@ -79,26 +88,31 @@ class Session:
             thread.join()
 
     def _lane(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._part(name)
+        tried: set[tuple[str, str]] = set()
+        for share in (True, False):  # what a part's share did not reach has what the others left
+            for name in names:
+                self._part(name, tried, end=PARTS[name].share * self.limit_s + time.monotonic() if share else self.deadline)
 
-    def _part(self, name: str) -> None:
+    def _part(self, name: str, tried: set[tuple[str, str]], *, end: float) -> None:
         """What is missing of a part; a process that dies costs the row that it was at."""
-        part = PARTS[name]
-        end = min(self.deadline, time.monotonic() + part.share * self.limit_s)
-        todo = [one for one in import_module(part.module).ids(self.card) if not self.kept.has(name, one)]
+        part, end = PARTS[name], min(end, self.deadline)
+        todo = [one for one in self.missing(name) if (name, one) not in tried]
         while todo and end - time.monotonic() > LEAST_S:
             batch = todo[: part.rows_a_process]
             child = Child(command(name, self.card, batch), on_host=part.on_host or self.card.platform == "cpu")
             for row in child.rows(row_s=part.row_s, until=end):
-                self.kept.put(name, row)
+                self._keep(name, row)
                 batch.remove(row["id"])
-                todo.remove(row["id"])
-                print(name, row["id"], row.get("error", "done"), flush=True)
-            if batch and child.words:
-                self.kept.put(name, {"id": batch[0], "error": child.words})
-                todo.remove(batch[0])
-                print(name, batch[0], child.words, flush=True)
+            if batch and (child.words or time.monotonic() < end):
+                self._keep(name, {"id": batch[0], "error": child.words or "its process made no such row"})
+                tried.add((name, batch[0]))
+            todo = [one for one in self.missing(name) if (name, one) not in tried]
+
+    def _keep(self, name: str, row: dict[str, Any]) -> None:
+        self.kept.put(name, row)
+        print(
+            f"{self.limit_s - self.deadline + time.monotonic():4.0f} s", name, row["id"], row.get("error", "done"), flush=True
+        )
 
 
 def command(name: str, card: Card | None, wanted: Sequence[str]) -> list[str]:
@@ -110,7 +124,9 @@ def child(text: str) -> None:
     """Inside a process of one part: a line for each row."""
     name, fields, wanted = json.loads(text)
     if fields is None:
-        rows = iter([import_module("one_gpu.card").look(tiny=name == "tiny").to_json()])
+        card = import_module("one_gpu.card").look(tiny=name == "tiny")
+        names = {name: import_module(part.module).ids(card) for name, part in PARTS.items()}
+        rows = iter([{"card": card.to_json(), "names": names}])
     else:
         part = PARTS[name]
         rows = getattr(import_module(part.module), part.run)(wanted, Card(**fields))
@@ -126,19 +142,15 @@ def collect(given: argparse.Namespace) -> int:
     if found is None:
         print(f"no accelerator answers: {looking.words}", file=sys.stderr)
         return 3
-    card = Card(**found)
+    card = Card(**found["card"])
     if card.platform == "cpu" and not given.tiny:
         print("jax sees no GPU here, only host devices; use --tiny to try the way", file=sys.stderr)
         return 2
-    kept = Kept.open(given.data, card)
-    Session(card, kept, given.limit_s, begun + given.limit_s).work(given.parts)
-    missing = [f"{name} {one}" for name in given.parts for one in _missing(name, card, kept)]
+    session = Session(card, found["names"], Kept.open(given.data, card), given.limit_s, begun + given.limit_s)
+    session.work(given.parts)
+    missing = [f"{name} {one}" for name in given.parts for one in session.missing(name)]
     print(f"{time.monotonic() - begun:.0f} s; missing or failed: {', '.join(missing) or 'nothing'}", flush=True)
     return 1 if missing else 0
-
-
-def _missing(name: str, card: Card, kept: Kept) -> list[str]:
-    return [one for one in import_module(PARTS[name].module).ids(card) if not kept.has(name, one)]
 
 
 def _parts(text: str) -> list[str]:

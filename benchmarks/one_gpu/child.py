@@ -17,7 +17,7 @@ from planner.measure.noise import last_words
 
 
 class Child:
-    """``words`` says, after the rows, why there are not more of them; empty where the process ended well."""
+    """``words`` says, after the rows, what went wrong; empty where the process ended well or the time was over."""
 
     MARK: ClassVar[str] = "ROW "
 
@@ -57,7 +57,7 @@ class Child:
                         if line.startswith(self.MARK.encode()):
                             yield json.loads(line.removeprefix(self.MARK.encode()))
                             patience = min(until, time.monotonic() + row_s)
-            self.words = "no time was left" if time.monotonic() >= until else f"no row after {row_s:g} s"
+            self.words = "" if time.monotonic() >= until else f"no row after {row_s:g} s"
         finally:
             self.close()
 

@@ -74,25 +74,27 @@ def _rates(kept: Kept) -> list[str]:
 
 
 def _slices(kept: Kept) -> list[str]:
-    compiled = {row["id"]: row for row in _good(kept, "memory")}
-    timed = {row["id"]: row for row in _good(kept, "slices")}
+    parts = [{row["id"]: row for row in _good(kept, part)} for part in ("slices", "whole", "memory")]
     rows = []
-    for name in dict.fromkeys([*timed, *compiled]):
-        row, memory = timed.get(name, {}), compiled.get(name, {})
-        need, peak = memory.get("compiled_bytes"), row.get("peak_bytes")
-        ratio = (need + memory["allowance_bytes"]) / peak if need and peak else None
+    for name in dict.fromkeys(one for part in parts for one in part):
+        few, whole, memory = (part.get(name, {}) for part in parts)
+        seconds = few.get("modelled_step_s"), few.get("step_s"), few.get("rank_s"), whole.get("step_s")
         rows.append(
-            [
-                name,
-                row.get("label", "-"),
-                *(format_seconds(row[key]) if key in row else "-" for key in ("modelled_step_s", "step_s")),
-                _bytes(need),
-                _bytes(peak),
-                "-" if ratio is None else f"{ratio:.3f}",
-            ]
+            [name, few.get("label", "-"), *map(_seconds, seconds), _over_peak(memory, few, 0), _over_peak(memory, whole, 1)]
         )
-    head = ["slice", "strategy", "law", "timed", "compiled without the card", "peak", "compiled and allowance over peak"]
-    return _table(head, rows)
+    memories = [f"memory, {layers} layers: compiled and allowance, peak, ratio" for layers in ("few", "all")]
+    return _table(["slice", "strategy", "law", "timed", "rank by few layers", "rank, all layers", *memories], rows)
+
+
+def _over_peak(memory: Row, run: Row, depth: int) -> str:
+    """What a compile without the card and the allowance say, and what the allocator saw."""
+    need = memory["compiled_bytes"][depth] + memory["allowance_bytes"] if memory else None
+    peak = run.get("peak_bytes")
+    return f"{_bytes(need)}, {_bytes(peak)}, {f'{need / peak:.3f}' if need and peak else '-'}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else format_seconds(value)
 
 
 def _bytes(value: int | None) -> str:

@@ -1,5 +1,7 @@
 """One rank of a node's best long-context strategies: its time on the card, its peak beside a deviceless compile's memory.
 
+``run`` times a few layers and draws them out to all, as ``lcplan estimate --slice`` does; ``whole`` runs all of them.
+
 The strategies are those that a rack of GB200 takes, a context axis with or without a tensor axis and one sequence at a time,
 cut down to the eight devices of this card's node: for each length the best of that space by the laws.
 """
@@ -23,7 +25,7 @@ from planner.filters import Filters, parse_mesh
 from planner.measure.compile import kernel_for
 from planner.measure.job import CompileJob
 from planner.measure.pool import PoolLimits
-from planner.measure.target import target_for
+from planner.measure.target import Target, target_for
 from planner.measure.time_slice import DEPTHS
 from planner.measure.toolchain import probe
 from planner.request import SearchRequest, make_request
@@ -86,39 +88,62 @@ def run(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
         }
 
 
-def compiled(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
-    """A row for each strategy's slice as it is compiled for the card without touching it."""
+def whole(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
+    """A row for each strategy's slice with all of its layers on the card: what two depths are drawn out to."""
+    from planner.measure.time_full import Sampling, time_step
+
     for name in wanted:
         asked, candidate = candidates(card)[name]
-        allowance = asked.hardware.allowance.runtime_bytes.value
-        yield {"id": name, **_compiled(asked, candidate), "allowance_bytes": int(allowance)}
+        facts = time_step(_slice(asked, candidate, layers=asked.model.layers), Sampling(warmup=1, least=2, most=2))
+        if facts.get("error"):
+            raise RuntimeError(facts["error"])
+        yield {"id": name, "layers": asked.model.layers, **{key: facts[key] for key in ("step_s", "samples", "peak_bytes")}}
 
 
-def _compiled(asked: SearchRequest, candidate: Candidate) -> dict[str, Any]:
-    """``memory_analysis`` of the deeper of the slices that are timed [bytes]."""
-    import jax
-    from jax.sharding import SingleDeviceSharding
+def compiled(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
+    """A row for each strategy's slice as it is compiled for the card without touching it, at both depths."""
+    for name in wanted:
+        asked, candidate = candidates(card)[name]
+        layers = asked.model.layers
+        few = min(DEPTHS[-1], layers)
+        yield {
+            "id": name,
+            "layers": [few, layers],
+            "compiled_bytes": [_compiled_bytes(asked, candidate, layers=depth) for depth in (few, layers)],
+            "allowance_bytes": int(asked.hardware.allowance.runtime_bytes.value),
+        }
 
+
+def _target(asked: SearchRequest, candidate: Candidate) -> Target:
+    return target_for(candidate.strategy, asked.hardware, toolchain=probe())
+
+
+def _slice(asked: SearchRequest, candidate: Candidate, *, layers: int) -> Any:
     from strategies.slice import build_slice
     from strategies.spec import StepSpec
 
-    toolchain = probe()
-    workload = asked.workload
-    job = CompileJob(model=asked.model, hardware=asked.hardware, workload=workload, strategy=candidate.strategy)
-    target = target_for(candidate.strategy, asked.hardware, toolchain=toolchain)
-    model = asked.model.model_copy(update={"layers": min(DEPTHS[-1], asked.model.layers)})
-    kernel = kernel_for(job, target, toolchain=toolchain)
-    step = build_slice(StepSpec(model, workload, candidate.strategy, kernel, platform=target.kind))
-    here = SingleDeviceSharding(_device(target))
-    state = jax.eval_shape(step.init, jax.random.key(0))
-    batch = jax.eval_shape(step.example_batch, jax.random.key(0))
-    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), (state, batch))
+    job = CompileJob(model=asked.model, hardware=asked.hardware, workload=asked.workload, strategy=candidate.strategy)
+    target = _target(asked, candidate)
+    model = asked.model.model_copy(update={"layers": layers})
+    kernel = kernel_for(job, target, toolchain=probe())
+    return build_slice(StepSpec(model, asked.workload, candidate.strategy, kernel, platform=target.kind))
+
+
+def _compiled_bytes(asked: SearchRequest, candidate: Candidate, *, layers: int) -> int:
+    """What the executable of a slice needs by its own account [bytes]."""
+    import jax
+    from jax.sharding import SingleDeviceSharding
+
+    step = _slice(asked, candidate, layers=layers)
+    here = SingleDeviceSharding(_device(_target(asked, candidate)))
+    shapes = jax.eval_shape(step.init, jax.random.key(0)), jax.eval_shape(step.example_batch, jax.random.key(0))
+    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
     sizes = step.jitted.lower(*placed).compile().memory_analysis()
     need = sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes - sizes.alias_size_in_bytes
-    return {"layers": model.layers, "compiled_bytes": int(need), "temp_bytes": int(sizes.temp_size_in_bytes)}
+    return int(need)
 
 
-def _device(target: Any) -> Any:
+def _device(target: Target) -> Any:
     """A device of the target's kind that need not be here."""
     import jax
     from jax.experimental import topologies

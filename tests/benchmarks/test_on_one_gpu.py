@@ -70,9 +70,11 @@ def test_the_page(tmp_path):
     kept.put("steps", {"id": "l2", "ours": side(0.27, 3 * 2**33), "plain": side(0.3, 2**35), **ratios, **published})
     figure = {"value": 7e14, "kind": "measured", "source": "lcplan calibrate: 5 shapes"}
     kept.put("rates", {"id": "dgx-h200", "overlay": {"device": {"rates": {"gemm_flop_per_s": figure}}}})
-    timed = {"label": "context=8", "modelled_step_s": 1.0, "step_s": 1.25, "peak_bytes": 10 * 2**30}
+    timed = {"label": "context=8", "modelled_step_s": 1.0, "step_s": 1.25, "rank_s": 1.2, "peak_bytes": 10 * 2**30}
     kept.put("slices", {"id": "64k-1", **timed})
-    kept.put("memory", {"id": "64k-1", "compiled_bytes": 9 * 2**30, "allowance_bytes": 2**29})
+    kept.put("whole", {"id": "64k-1", "step_s": 1.1, "peak_bytes": 40 * 2**30})
+    kept.put("memory", {"id": "64k-1", "compiled_bytes": [9 * 2**30, 39 * 2**30], "allowance_bytes": 2**30})
+    kept.put("memory", {"id": "64k-3", "compiled_bytes": [9 * 2**30, 39 * 2**30], "allowance_bytes": 2**30})
     kept.put("slices", {"id": "64k-2", "error": "out of memory"})
     shown = page(kept)
     assert shown.startswith("NVIDIA H200, jax 0.11.2\n")
@@ -80,7 +82,10 @@ def test_the_page(tmp_path):
     assert "| NO |" in shown
     assert "| l2 | 270 ms | 300 ms | 0.900 | 24.0 GiB | 32.0 GiB | 0.750 | 0.800 | 360 ms, 16.0 GiB |" in shown
     assert "| gemm_flop_per_s | 7e+14 | 5 shapes |" in shown
-    assert "| 64k-1 | context=8 | 1 s | 1.25 s | 9.0 GiB | 10.0 GiB | 0.950 |" in shown
+    assert (
+        "| 64k-1 | context=8 | 1 s | 1.25 s | 1.2 s | 1.1 s | 10.0 GiB, 10.0 GiB, 1.000 | 40.0 GiB, 40.0 GiB, 1.000 |" in shown
+    )
+    assert "| 64k-3 | - | - | - | - | - | 10.0 GiB, -, - | 40.0 GiB, -, - |" in shown
     assert shown.endswith("* slices 64k-2: out of memory")
 
 
@@ -89,7 +94,7 @@ def test_options_that_are_none():
         [sys.executable, str(PROGRAM), "collect", "--parts", "chunk"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "no part chunk; there are chunks, rates, steps, slices, memory" in done.stderr
+    assert "no part chunk; there are chunks, rates, steps, slices, whole, memory" in done.stderr
 
 
 @pytest.mark.slow
@@ -101,8 +106,10 @@ def test_the_whole_way_on_host_devices(tmp_path):
     assert "missing or failed: nothing" in done.stdout
     rows = json.loads(path.read_text())["rows"]
     assert all(row["holds"] for row in rows["chunks"])
-    assert {row["id"] for row in rows["memory"]} == {row["id"] for row in rows["slices"]}
-    assert all(row["compiled_bytes"] > 0 for row in rows["memory"])
+    assert (
+        {row["id"] for row in rows["memory"]} == {row["id"] for row in rows["slices"]} == {row["id"] for row in rows["whole"]}
+    )
+    assert all(min(row["compiled_bytes"]) > 0 for row in rows["memory"])
     assert all(row["step_ratio"] > 0 and row["executable_ratio"] < 1 for row in rows["steps"])
     assert rows["rates"][0]["overlay"]["base"] == "cpu-host"
     begun = time.monotonic()
