@@ -51,8 +51,8 @@ class Case:
     @property
     def id(self) -> str:
         """A name."""
-        more = " documents" if self.documents else f" window={self.window_of_chunk:g}" if self.window_of_chunk else ""
-        return f"{self.scheme} x{self.ranks}{' two-way' if self.two_way else ''}{more}"
+        window = f" window={self.window_of_chunk:g}" if self.window_of_chunk else ""
+        return f"{self.scheme} x{self.ranks}{' two-way' * self.two_way}{' documents' * self.documents}{window}"
 
 
 _SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses")
@@ -63,6 +63,7 @@ CASES = (
     *(Case(scheme, 4, documents=True) for scheme in _SCHEMES),
     *(Case(scheme, 4, window_of_chunk=0.4) for scheme in _SCHEMES),
     Case("ring", 8, window_of_chunk=2.3),
+    Case("ring-zigzag", 4, documents=True, window_of_chunk=0.4),
 )
 
 

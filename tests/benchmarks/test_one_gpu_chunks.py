@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from one_gpu.chunks import CASES, TINY, Case, emulated, operands_of, reference, row
+from one_gpu.chunks import CASES, REAL, TINY, Case, emulated, operands_of, reference, row
 
 FOLDER = Path(__file__).parent
 QUICK = [
@@ -57,3 +57,11 @@ def test_on_a_gpu_every_call_is_cudnns(cases):
     assert set(calls) == {case.id for case in cases}
     for case in cases:
         assert set(calls[case.id]) == {f"__cudnn$fmha{'ScaleBias' * case.documents}Softmax{back}" for back in ("", "Backward")}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
+def test_a_gpus_sequences_are_those_of_fp32(case):
+    if jax.default_backend() != "gpu":
+        pytest.skip("no GPU is here")
+    assert row(case, REAL, kernel="cudnn")["holds"]
