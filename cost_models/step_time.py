@@ -185,7 +185,7 @@ class StepTime(StepWork):
         return self._of(*EXPERT_ROWS)
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
-        hops = self.passes * self.forward_attention.later
+        hops = self.passes * self.forward_attention.later * (term.calls > 0)  # other schemes have later steps without hops
         backward = hops * exposed_hop_seconds(self._beside * self.backward_attention.later_s, hop)
         forward = exposed_hop_seconds(self._beside * self.forward_attention.later_s, hop)
         return (self._steps(term) - hops) * forward + backward

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from cost_models.estimate import CHUNK_ROWS, allowance_bytes, estimate
 from cost_models.layout import Layout
+from cost_models.setting import Setting
 from cost_models.table import CODES, StrategyTable
-from lcplan.strategy import Mesh, Strategy
+from lcplan import catalog
+from lcplan.strategy import SCHEMES, Mesh, Strategy
 from lcplan.workload import Workload
 
 powers = st.sampled_from([1, 2, 4, 8])
@@ -26,6 +28,22 @@ points = st.builds(
 
 def table(*strategies):
     return StrategyTable.from_strategies(list(strategies))
+
+
+@pytest.mark.parametrize("remat", ["full", "save-attention", "none"])
+def test_exposed_hops_are_the_rings_own(remat):
+    """Between nodes a hop of 256 tokens outlasts the kernel beside it; that is no time of other schemes in the same table."""
+    hardware = catalog.hardware("dgx-h100x4")
+    workload = Workload(seq_len=4096, global_batch=64)
+    setting = Setting(catalog.model("llama3-70b"), hardware, workload, hardware.usable_bytes)
+    mesh = Mesh(fsdp=2, context=16)
+    each = [
+        Strategy(mesh=mesh, scheme=scheme, remat=remat, loss_chunk_tokens=256) for scheme in SCHEMES if scheme != "ulysses-ring"
+    ]
+    each.append(Strategy(mesh=mesh, scheme="ulysses-ring", ulysses=4, remat=remat, loss_chunk_tokens=256))
+    together = estimate(setting, table(*each))
+    assert [estimate(setting, table(one)).row(0) for one in each] == [together.row(i) for i in range(len(each))]
+    assert (together.time_s["comm_context"] > 0).all()
 
 
 @settings(deadline=None)
