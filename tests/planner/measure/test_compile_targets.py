@@ -54,6 +54,28 @@ def test_the_real_step_gets_cudnn_attention(gpu_toolchain: Toolchain) -> None:
     assert row.kernels == ("cudnn",)
 
 
+@pytest.mark.slow
+@pytest.mark.gpu_target
+def test_a_larger_threshold_leaves_fewer_and_larger_collectives(gpu_toolchain: Toolchain) -> None:
+    presets = ("default", "combined-64mib", "combined", "combined-1gib")
+    jobs = [
+        CompileJob(
+            model=catalog.model("llama3-8b").model_copy(update={"layers": 3}),
+            hardware=catalog.hardware("gb200-nvl72"),
+            workload=Workload(seq_len=1024, global_batch=4),
+            strategy=Strategy(mesh=Mesh(fsdp=4), backend="nccl", scheduler=preset, loss_chunk_tokens=1024),
+        )
+        for preset in presets
+    ]
+    rows = dict(compile_jobs(jobs, toolchain=gpu_toolchain, pool=LIMITS, store=None))
+    found = [[use for use in rows[job].collectives if use.op == "all-gather"] for job in jobs]
+    calls = [sum(use.calls for use in uses) for uses in found]
+    assert calls[0] > calls[1] > calls[2] > calls[3]
+    assert len({sum(use.total_bytes for use in uses) for uses in found}) == 1
+    largest = [max(use.bytes for use in uses) for uses in found]
+    assert largest == sorted(largest)
+
+
 @pytest.mark.tpu_target
 def test_tpu_slices_and_parts_of_them(tpu_toolchain: Toolchain, make_job: MakeJob) -> None:
     jobs = [
