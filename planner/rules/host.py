@@ -58,8 +58,8 @@ def _say_host_memory(setting: Setting, strategy: Strategy) -> str:
     need = float(host_bytes(Layout(setting, StrategyTable.from_strategies([strategy])))[0])
     return (
         f"remat={strategy.remat} keeps {format_bytes(need)} a device in the host's memory, of which one device's share is "
-        f"{format_bytes(device.host_memory_bytes.value)}; use more microbatches or context, a smaller offload_percent, or a policy "
-        "that does not offload"
+        f"{format_bytes(device.host_memory_bytes.value)}; use more microbatches or context, a smaller offload_percent, "
+        "or a policy that does not offload"
     )
 
 
