@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -36,6 +38,17 @@ ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "t
 CacheLayout = Literal["whole", "power-of-two"]
 
 AXES: tuple[AxisName, ...] = ("data", "fsdp", "context", "tensor", "expert")
+AXIS_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("dp", "ddp", "replica", "dp_replicate"), "data"),
+        **dict.fromkeys(("dp_shard", "zero"), "fsdp"),
+        **dict.fromkeys(("cp", "sp", "seq", "sequence"), "context"),
+        **dict.fromkeys(("tp", "model"), "tensor"),
+        "ep": "expert",
+        **dict.fromkeys(("pp", "pipeline", "stage"), "pipe"),
+    }
+)
+"""What others call the axes; ``pipe`` is a word of tables alone."""
 SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring")
 RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
 """Schemes whose keys and values travel round a ring."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
-from lcplan.strategy import AXES, Strategy
+from lcplan.strategy import AXES, AXIS_WORDS, Strategy
 from lcplan.suggest import hint
 
 Interval = tuple[int, int]
@@ -102,8 +102,10 @@ def parse_mesh(text: str) -> dict[str, AxisFilter]:
         name, equals, size = part.partition("=")
         if equals:
             axis = name.strip()
-            if axis == "pipe":
-                problems.append("--mesh pipe: lcplan has no pipeline axis; use context, tensor and fsdp")
+            if AXIS_WORDS.get(axis, axis) == "pipe":
+                problems.append(f"--mesh {axis}: lcplan has no pipeline axis; use context, tensor and fsdp")
+            elif axis in AXIS_WORDS:
+                problems.append(f"--mesh: {axis!r} is called {AXIS_WORDS[axis]!r} here")
             elif axis not in AXES:
                 problems.append(f"--mesh: unknown axis {axis!r}{hint(axis, AXES)}")
             elif axis in values:

@@ -13,7 +13,7 @@ from lcplan.rollout import SampleWorkload
 from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Sampling, Strategy
 from lcplan.workload import Workload
 from planner.validate.facts import Facts
-from planner.validate.names import PRECISIONS, REMAT_NAMES, scheme_of
+from planner.validate.names import precision_of, remat_of, scheme_of
 from planner.validate.table import RowWorkload
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -63,10 +63,11 @@ class Cases:
         sequences = row.strategy.micro_batch or SEQUENCES[choice.get("global_batch", "one sequence")]
         batch = row.workload.global_batch or sequences * replicas * (row.strategy.microbatches or 1)
         microbatches = row.strategy.microbatches or _microbatches(facts, choice, sequences=batch / replicas)
-        remat = row.strategy.remat if isinstance(row.strategy.remat, str) else choice.get("remat", "full")
+        stated = row.strategy.remat
+        named = remat_of(stated) if isinstance(stated, str) else None
         fields: dict[str, Any] = {
             "scheme": scheme_of(row.strategy.scheme) or choice.get("scheme", "ring-zigzag"),
-            "remat": REMAT_NAMES.get(remat, remat),
+            "remat": named or choice.get("remat", "full"),
             "backend": (row.strategy.backend or "").lower() or choice.get("backend", facts.hardware.backends[0]),
             "microbatches": microbatches,
         }
@@ -87,7 +88,7 @@ class Cases:
 
 
 def _workload(row: RowWorkload, *, batch: int, precision: str) -> Workload | SampleWorkload:
-    dtype = PRECISIONS[precision.lower()]
+    dtype = precision_of(precision)
     if row.kind == "train":
         return Workload.model_validate({"seq_len": row.seq_len, "global_batch": batch, "precision": dtype})
     fields = row.model_dump(include={"prompt", "generate", "kv_dtype", "donate"})

@@ -14,7 +14,7 @@ from lcplan.remat import NAMED_TENSORS, RematName
 from lcplan.strategy import AXES, BACKENDS, SCHEMES, AxisName
 from lcplan.suggest import hint
 from planner.validate.excuse import NotModelledError
-from planner.validate.names import PRECISIONS, REMAT_NAMES, REMAT_SLIP, is_slip, scheme_of
+from planner.validate.names import REMAT_SLIP, is_selective, is_slip, precision_of, remat_of, scheme_of
 from planner.validate.specs import Specs
 from planner.validate.table import Row, RowMesh
 
@@ -52,6 +52,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
         A spec, a program or a backend that does not exist.
     """
     _excuse(row)
+    _check_remat(row)
     model, hardware = specs.model(row), specs.hardware(row)
     mesh, free = _mesh(row.strategy.mesh, row.devices)
     _check_heads(row, mesh=mesh, model=model)
@@ -62,6 +63,8 @@ def facts_of(row: Row, specs: Specs) -> Facts:
     _check_exchange(row, context=mesh.get("context", 1))
     program = specs.program(row)
     _check_replicas(row, mesh=mesh, program=program)
+    if is_selective(row.strategy.remat) and program.attention == "unfused":
+        program = program.model_copy(update={"recompute_scores": True})
     if isinstance(row.strategy.remat, tuple):
         program = program.model_copy(update={"saved": row.strategy.remat})
     return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
@@ -91,21 +94,28 @@ def _excuse(row: Row) -> None:
     strategy, workload = row.strategy, row.workload
     if (strategy.mesh.pipe or 1) > 1:
         raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
-    if workload.precision is not None and workload.precision.lower() not in PRECISIONS:
-        raise NotModelledError("precision below bf16", f"precision={workload.precision}")
-    if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
+    _check_precision(workload.precision)
+    if strategy.scheme is not None and strategy.mesh.context != 1 and scheme_of(strategy.scheme) is None:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
     if workload.kind == "sample":
         if workload.prompt is None or workload.generate is None:
             raise NotModelledError("incomplete configuration", "no prompt or no number of generated tokens is stated")
     elif workload.seq_len is None:
         raise NotModelledError("incomplete configuration", "no seq_len is stated")
-    _check_remat(row)
+
+
+def _check_precision(stated: str | None) -> None:
+    try:
+        known = "bf16" if stated is None else precision_of(stated)
+    except ValueError as error:
+        raise NotModelledError("incomplete configuration", str(error)) from None
+    if known is None:
+        raise NotModelledError("precision below bf16", f"precision={stated}")
 
 
 def _check_remat(row: Row) -> None:
     remat = row.strategy.remat
-    if isinstance(remat, str) and remat not in {*get_args(RematName), *REMAT_NAMES}:
+    if isinstance(remat, str) and remat_of(remat) is None:
         if "offload" in remat or not is_slip(remat, get_args(RematName), likeness=REMAT_SLIP):
             raise NotModelledError("offload", f"remat={remat}")
         raise BadInputError(f"row {row.id}: unknown remat policy {remat!r}{hint(remat, get_args(RematName))}")

@@ -5,13 +5,15 @@ The format is docs/tables.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
-from lcplan.strategy import CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
-from lcplan.units import parse_tokens
+from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
+from lcplan.units import parse_bytes, parse_seconds, parse_tokens
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -58,12 +60,35 @@ class RowMesh(Frozen):
     expert: Count | None = None
     pipe: Count | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        other = [name for name in data if name in AXIS_WORDS] if isinstance(data, dict) else []
+        if other:
+            raise ValueError("; ".join(f"{name!r} is called {AXIS_WORDS[name]!r} here" for name in other))
+        return data
 
-def _tokens(value: Any) -> Any:
-    return parse_tokens(value) if isinstance(value, str) else value
+
+def _with_unit(parse: Callable[[str], float]) -> BeforeValidator:
+    """Text is read with its unit; a mistake in it is one of the row's problems."""
+
+    def read(value: Any) -> Any:
+        try:
+            return parse(value) if isinstance(value, str) else value
+        except BadInputError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(read)
 
 
-Tokens = Annotated[Count, BeforeValidator(_tokens)]
+def _switch(value: Any) -> Any:
+    """YAML reads ``remat: no`` and ``remat: on`` as truth; and what a validator passes on is no longer JSON's list."""
+    if isinstance(value, bool):
+        return "full" if value else "none"
+    return tuple(value) if isinstance(value, list) else value
+
+
+Tokens = Annotated[Count, _with_unit(parse_tokens)]
 """``8192``, or ``8k`` (k = 1024)."""
 
 
@@ -86,7 +111,7 @@ class RowStrategy(Frozen):
 
     mesh: RowMesh = RowMesh()
     scheme: str | None = None
-    remat: str | tuple[str, ...] | None = None
+    remat: Annotated[str | tuple[str, ...] | None, BeforeValidator(_switch)] = None
     ulysses: Count | None = None
     backend: str | None = None
     microbatches: Count | None = None
@@ -107,10 +132,10 @@ class RowStrategy(Frozen):
 class Measured(Frozen):
     """What the source measured. ``fits`` false: it ran out of memory."""
 
-    step_s: Positive | None = None
+    step_s: Annotated[Positive, _with_unit(parse_seconds)] | None = None
     tokens_per_s_per_device: Positive | None = None
     tflop_per_s_per_device: Positive | None = None
-    peak_bytes: Positive | None = None
+    peak_bytes: Annotated[Positive, _with_unit(parse_bytes)] | None = None
     fits: bool | None = None
 
     @property

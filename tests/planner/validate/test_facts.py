@@ -28,7 +28,7 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
     [
         ({"mesh": FULL | {"pipe": 2}}, "pipeline axis", "pipe=2"),
         ({"workload": {"precision": "fp8"}}, "precision below bf16", "precision=fp8"),
-        ({"strategy": {"scheme": "usp"}}, "scheme", "scheme=usp"),
+        ({"mesh": FULL | {"fsdp": 1, "context": 8}, "strategy": {"scheme": "usp"}}, "scheme", "scheme=usp"),
         ({"strategy": {"remat": "offload-query"}}, "offload", "remat=offload-query"),
         ({"model": "mamba-2.8b"}, "architecture", "unknown model 'mamba-2.8b'"),
         ({"model": "llama4-scout"}, "architecture", "the laws have no chunked attention"),
@@ -36,7 +36,8 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
         ({"hardware": None}, "incomplete configuration", "no hardware"),
         ({"hardware": "MI300X"}, "incomplete configuration", "unknown hardware 'MI300X'"),
         ({"hardware": "H100 PCIe"}, "incomplete configuration", "unknown hardware 'H100 PCIe'"),
-        ({"strategy": {"remat": "selective"}}, "offload", "remat=selective"),
+        ({"strategy": {"remat": "every other layer"}}, "offload", "remat=every other layer"),
+        ({"workload": {"precision": "posit16"}}, "incomplete configuration", "precision 'posit16' is none that lcplan knows"),
         ({"workload": {"seq_len": None}}, "incomplete configuration", "no seq_len"),
         ({"mesh": FULL | {"fsdp": 3}}, "incomplete configuration", "a mesh of 3 devices on 8"),
         ({"mesh": FULL | {"fsdp": 4}}, "incomplete configuration", "a mesh of 4 devices on 8"),

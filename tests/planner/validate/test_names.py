@@ -3,11 +3,11 @@
 import pytest
 
 from cost_models.program import PROGRAMS
-from lcplan.catalog import hardware
+from lcplan.catalog import hardware, model_names
 from lcplan.errors import BadInputError
 from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import SCHEMES
-from planner.validate.names import REMAT_NAMES, SCHEME_NAMES, hardware_of, model_of
+from planner.validate.names import MODEL_NAMES, REMAT_NAMES, SCHEME_NAMES, hardware_of, model_of, precision_of
 from planner.validate.read import read_table, table_of
 from planner.validate.run import validate
 
@@ -71,7 +71,73 @@ def test_names_lead_to_what_lcplan_has():
     assert set(REMAT_NAMES.values()) <= set(REMAT_POLICIES)
     assert not set(REMAT_NAMES) & set(REMAT_POLICIES)
     assert model_of("Qwen/Qwen3-8B-Base") == "qwen3-8b"
+    assert (model_of("LLaMA 7B"), model_of("Mistral-7B")) == ("llama2-7b", "mistral-7b-v0.1")
+    assert set(MODEL_NAMES.values()) <= set(model_names())
     assert {"nemo", "deepspeed", "loongtrain"} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("bf16_mixed", "bf16"),
+        ("bfloat16 mixed precision", "bf16"),
+        ("AMP", "bf16"),
+        ("fp16", "bf16"),
+        ("TF32", "fp32"),
+        ("fp8-hybrid", None),
+        ("bf16/fp8", None),
+        ("MXFP8", None),
+        ("nvfp4", None),
+        ("int8", None),
+        ("float8", None),
+        ("W8A8", None),
+    ],
+)
+def test_precisions_as_trainers_write_them(text, known):
+    assert precision_of(text) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("Full", "full"),
+        ("full recompute", "full"),
+        (True, "full"),
+        ("None", "none"),
+        (False, "none"),
+        ("no remat", "none"),
+        ("selective", "none"),
+        ("minimal_with_context", "none"),
+    ],
+)
+def test_remat_as_trainers_write_it(tmp_path, text, policy):
+    assert result(tmp_path, strategy={"remat": text}).predicted == result(tmp_path, strategy={"remat": policy}).predicted
+
+
+def test_selective_recomputation_of_unfused_attention_repeats_its_scores(tmp_path):
+    """Korthikanti et al. (arXiv:2205.05198): selective recomputation drops the scores, which fused attention never keeps."""
+    selective = result(tmp_path, strategy={"remat": "selective"}, program="megatron-2022")
+    repeats = {"base": "megatron-2022", "recompute_scores": True}
+    assert selective.predicted == result(tmp_path, strategy={"remat": "none"}, program=repeats).predicted
+    assert selective.predicted != result(tmp_path, strategy={"remat": "none"}, program="megatron-2022").predicted
+
+
+def test_without_context_no_scheme_is_asked_for(tmp_path):
+    assert result(tmp_path, strategy={"scheme": "tp only"}).predicted == result(tmp_path).predicted
+
+
+def test_figures_with_units(tmp_path):
+    found = result(tmp_path, measured={"step_s": "1500ms", "peak_bytes": "60GiB"})
+    assert found.measured == {"step_s": 1.5, "peak_bytes": 60 * 2**30}
+    with pytest.raises(BadInputError, match=r"row r: measured.peak_bytes: .*'60 gigs' is not a number"):
+        result(tmp_path, measured={"peak_bytes": "60 gigs"})
+
+
+def test_axes_by_other_names_are_told_lcplans(tmp_path):
+    with pytest.raises(
+        BadInputError, match=r"row r: strategy.mesh: 'tp' is called 'tensor' here; 'cp' is called 'context' here"
+    ):
+        result(tmp_path, strategy={"mesh": {"tp": 2, "cp": 4}})
 
 
 def test_megatrons_schemes(tmp_path):
