@@ -95,7 +95,7 @@ def _excuse(row: Row) -> None:
     if (strategy.mesh.pipe or 1) > 1:
         raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
     _check_precision(workload.precision)
-    if strategy.scheme is not None and strategy.mesh.context != 1 and scheme_of(strategy.scheme) is None:
+    if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
     if workload.kind == "sample":
         if workload.prompt is None or workload.generate is None:

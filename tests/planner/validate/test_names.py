@@ -122,10 +122,6 @@ def test_selective_recomputation_of_unfused_attention_repeats_its_scores(tmp_pat
     assert selective.predicted != result(tmp_path, strategy={"remat": "none"}, program="megatron-2022").predicted
 
 
-def test_without_context_no_scheme_is_asked_for(tmp_path):
-    assert result(tmp_path, strategy={"scheme": "tp only"}).predicted == result(tmp_path).predicted
-
-
 def test_figures_with_units(tmp_path):
     found = result(tmp_path, measured={"step_s": "1500ms", "peak_bytes": "60GiB"})
     assert found.measured == {"step_s": 1.5, "peak_bytes": 60 * 2**30}
