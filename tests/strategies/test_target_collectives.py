@@ -67,7 +67,9 @@ def named(request):
 @needs_gpu_compiler
 @pytest.mark.parametrize("step", GPU, ids=named)
 def test_a_gb200_moves_what_is_listed(step):
-    assert_as_listed(compiled(**step)["collectives"], listed(step))
+    got = compiled(**step)
+    assert got["kernels"] == ["cudnn"]
+    assert_as_listed(got["collectives"], listed(step))
 
 
 @pytest.mark.slow
