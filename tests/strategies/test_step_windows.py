@@ -56,7 +56,6 @@ SLOW = [
     (TURNS, strategy("ulysses-ring", "save-attention", ulysses=2, context=8, bidirectional="on")),  # one KV head a lane
     (TURNS, strategy("ulysses-ring", "none", ulysses=4, context=8)),
     (windowed(PLAIN, 9), strategy("ulysses-ring", ulysses=2, context=4, fsdp=2)),  # all of a half chunk
-    (windowed(PLAIN, 1), strategy("ulysses-ring", ulysses=2, context=4)),  # no halo
     (windowed(RICH, 5), strategy("ulysses-ring", "minimal", ulysses=4, context=8)),  # each KV head on two ranks
     (windowed(PLAIN, 5), strategy("ulysses-ring", ulysses=2, context=4).model_copy(update={"sharding_mode": "explicit"})),
     (FIRST_FULL, strategy("ring", context=4, tensor=2)),
