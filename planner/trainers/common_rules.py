@@ -12,11 +12,11 @@ from planner.trainers.interface import Difference, Job
 
 
 def two_chunks_rule(trainer: str, *, with_tensor: bool) -> Rule:
-    """The sequence must divide into 2 x context chunks (x tensor, where tensor ranks split each), whatever the scheme."""
+    """The sequence must divide into 2 x context chunks, whatever the scheme; x tensor, and then without a context axis too."""
 
     def broken(setting: Setting, table: StrategyTable) -> Mask:
         pieces = 2 * table.context * (table.tensor if with_tensor else 1)
-        return (table.context > 1) & (setting.workload.seq_len % pieces != 0)
+        return ((table.context > 1) | with_tensor) & (setting.workload.seq_len % pieces != 0)
 
     def say(setting: Setting, strategy: Strategy) -> str:
         parts = 2 * strategy.mesh.context * (strategy.mesh.tensor if with_tensor else 1)

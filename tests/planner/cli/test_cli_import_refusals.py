@@ -154,6 +154,20 @@ def test_a_model_that_lcplan_does_not_write_for_the_trainer_is_priced_all_the_sa
     assert (change["best"], change["single"], len(change["why_none"])) == (None, [], 1)
 
 
+def test_torchtitans_divisor_holds_without_context_too(lcplan):
+    """pytorch/torchtitan, parallel_dims.py: seq_len_divisor is tensor x 2 x context, of every mesh."""
+    text = (
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = %d\n[parallelism]\n'
+        "data_parallel_shard_degree = 8\ntensor_parallel_degree = 2\n"
+    )
+    Path("a.toml").write_text(text % 8194)
+    said = lcplan("estimate", "--from-torchtitan", "a.toml", *GPU, "--loss-chunk-tokens", "8194", "--format", "json")
+    assert any("2 x context x tensor = 4 must divide seq_len=8194" in reason for reason in said.json["imported"]["refusals"])
+    Path("a.toml").write_text(text % 8196)
+    said = lcplan("estimate", "--from-torchtitan", "a.toml", *GPU, "--loss-chunk-tokens", "8196", "--format", "json")
+    assert said.json["imported"]["refusals"] == []
+
+
 def test_later_torchtitans_strategy_is_read(lcplan):
     """torchtitan after 0.3.0 has ``context_parallel_strategy`` kv_allgather or ulysses."""
     Path("a.toml").write_text(
