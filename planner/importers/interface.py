@@ -51,8 +51,25 @@ Reader = Callable[[str, int | None], Imported]
 
 
 def mesh_text(sizes: Mapping[str, int]) -> str:
-    """Axis sizes as ``--mesh`` takes them."""
-    return ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in ("data", "fsdp", "context", "tensor"))
+    """Axis sizes as ``--mesh`` takes them; a job without an expert axis does not name it."""
+    named = ("data", "fsdp", "context", "tensor", *("expert",) * (sizes.get("expert", 1) > 1))
+    return ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in named)
+
+
+def with_experts(sizes: dict[str, int], experts: int, *, key: str, file: str) -> dict[str, int]:
+    """The mesh of a trainer that lays experts over ranks of its data-parallel axis, in lcplan's words an axis beside it.
+
+    Raises
+    ------
+    BadInputError
+        The ranks that shard the state are no multiple of those that share experts.
+    """
+    if sizes["fsdp"] % experts:
+        raise BadInputError(
+            f"{file}: {key}={experts} does not divide the {sizes['fsdp']} ranks that have a batch and shard the state; lcplan "
+            "lays experts over these alone"
+        )
+    return sizes | {"fsdp": sizes["fsdp"] // experts, "expert": experts}
 
 
 def whole(value: Any, key: str, *, file: str) -> int:

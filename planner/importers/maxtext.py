@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "packing": True,
         "dataset_type": "tfds",
         "scan_layers": True,
+        "capacity_factor": -1.0,
     }
 )
 """What base.yml of 0.2.5 says of the keys that lcplan reads and that have one default for every machine."""
@@ -127,7 +128,7 @@ def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int,
     if int(devices * size) < 1:
         raise BadInputError(f"{file}: per_device_batch_size={size!r} on {devices} devices is no sequence at all")
     found["global_batch"] = int(devices * size) * steps
-    ranks = sizes["data"] * sizes["fsdp"]
+    ranks = sizes["data"] * sizes["fsdp"] * sizes["expert"]
     tiles = whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
     if "seq" in found and int(devices * size) % ranks == 0:
         local = found["seq"] // sizes["context"]
@@ -198,6 +199,11 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
     sizes = {key: values[key] for key in SPLASH_BLOCKS if key in values}
     if len({*sizes.values()}) > 1:
         notes.append(f"{', '.join(sizes)}: lcplan has one size for all tiles of attention and takes the queries'")
+    if values["capacity_factor"] not in (-1, -1.0):
+        notes.append(
+            f"capacity_factor={values['capacity_factor']}: lcplan prices dropless dispatch; --moe-dispatch capacity with "
+            "--moe-room-percent prices the other"
+        )
     if not values["scan_layers"]:
         notes.append(
             "scan_layers=false: lcplan prices scanned layers; XLA may keep every unrolled layer's activations alive at once "

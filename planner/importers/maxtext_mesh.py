@@ -20,6 +20,7 @@ OURS: Mapping[str, str] = {
     "tensor": "tensor",
     "tensor_transpose": "tensor",
     "tensor_sequence": "tensor",
+    "expert": "expert",
 }
 """lcplan's axis of each of MaxText's; the others are refused above one."""
 
@@ -79,7 +80,7 @@ def mesh_sizes(values: Mapping[str, Any], target: Target, *, file: str) -> tuple
     outer = _filled(_part(values, "dcn", file=file), target.slices, what="dcn", file=file)
     sizes = {axis: inner[axis] * outer[axis] for axis in AXES}
     refuse_axes({f"{axis}_parallelism": size for axis, size in sizes.items() if axis not in OURS}, file=file)
-    found = {"data": 1, "fsdp": 1, "context": 1, "tensor": 1}
+    found = {"data": 1, "fsdp": 1, "context": 1, "tensor": 1, "expert": 1}
     for axis, ours in OURS.items():
         found[ours] *= sizes[axis]
     joined = [axis for axis in ("fsdp_transpose", "tensor_transpose", "tensor_sequence") if sizes[axis] > 1]

@@ -34,6 +34,18 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 )
 
 
+OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b")},
+        **{name: name for name in ("gpt-oss-20b", "gpt-oss-120b")},
+        "gemma2-9b": "gemma-2-9b",
+        "gemma2-27b": "gemma-2-27b",
+        "deepseek3-671b": "deepseek-v3",
+    }
+)
+"""The catalogue's models that MaxText has and lcplan does not export to it: by name alone, whose sizes a file cannot change."""
+
+
 def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, list[str]]:
     """The model, or None where the file does not describe one that lcplan can be sure of; and what to know of it.
 
@@ -42,6 +54,11 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     BadInputError
         A decoder block that lcplan does not model.
     """
+    other = said.get("model_name")
+    if isinstance(other, str) and other in OTHER_NAMES:
+        changed = sorted(key for key in {**SIZES, **FLAGS} if key in said)
+        unread = [f"{', '.join(changed)} beside model_name {other}: not read; give --model for another"] if changed else []
+        return catalogue_model(OTHER_NAMES[other]), unread
     block = said.get("decoder_block")
     families = {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
     if block is not None and (not isinstance(block, str) or block not in families):

@@ -8,7 +8,7 @@ from typing import Any
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from lcplan.textfile import read_text
-from planner.importers.interface import Imported, mesh_text, refuse_axes
+from planner.importers.interface import Imported, mesh_text, refuse_axes, with_experts
 from planner.importers.megatron_model import model_of
 from planner.importers.megatron_words import Arguments, Number, numbers, parse
 from planner.trainers import Difference, Job
@@ -34,10 +34,9 @@ def read(file: str, devices: int | None = None) -> Imported:
     unknown = unknown_keys("megatron", arguments)
     number = numbers(arguments, file)
     _refuse_stages(arguments, number, file=file)
-    refuse_axes({"expert-model-parallel-size": number("expert-model-parallel-size", 1)}, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
     options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
-    options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"], file=file)
+    options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     model, notes = model_of(arguments, file=file)
     options |= {"model": model} if model else {}
     if sizes["context"] > 1:
@@ -85,7 +84,9 @@ def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: st
             f"{file}: --num-distributed-optimizer-instances {copies} does not divide the {ranks} data-parallel ranks"
         )
     data = copies if sharded else ranks
-    return {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}, devices
+    sizes = {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}
+    key = "expert-model-parallel-size"
+    return with_experts(sizes, number(key, 1) or 1, key=f"--{key}", file=file), devices
 
 
 def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) -> dict[str, Any]:
@@ -183,7 +184,7 @@ def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job],
         found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
         if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:
             found += whole_stream(job, "there is no --sequence-parallel")
-        shards = sizes["fsdp"] * sizes["context"]
+        shards = sizes["fsdp"] * sizes["context"] * sizes["expert"]
         if zero_one and shards > 1:
             whole_copy = (
                 6 * job.state_elements * shards

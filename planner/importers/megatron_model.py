@@ -16,15 +16,15 @@ def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list
     Raises
     ------
     BadInputError
-        Something that lcplan does not model: experts, another normalization or position embedding, a plain feed-forward.
+        Something that lcplan does not model: another normalization or position embedding, a plain feed-forward.
     """
+    if "num-experts" in arguments:
+        return None, [f"--num-experts in {file}: lcplan reads no experts from arguments: give --model"]
     needed = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
     missing = [name for name in needed if not arguments.get(name)]
     if missing:
         return None, [f"no --{', --'.join(missing)} in {file}: give --model"]
     problems = []
-    if "num-experts" in arguments:
-        problems.append(f"{file}: --num-experts: lcplan imports dense models")
     if arguments.get("normalization", ["LayerNorm"]) != ["RMSNorm"]:
         problems.append(f"{file}: --normalization: lcplan models RMSNorm")
     if arguments.get("position-embedding-type", ["learned_absolute"]) != ["rope"]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
-from planner.importers.interface import Imported, mesh_text, refuse_axes, whole
+from planner.importers.interface import Imported, mesh_text, refuse_axes, whole, with_experts
 from planner.importers.torchtitan_python import read_python
 from planner.importers.torchtitan_said import Said
 from planner.importers.torchtitan_toml import read_toml
@@ -31,11 +31,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     """
     said = read_toml(file) if file.endswith(".toml") else read_python(file)
     training, parallel = said.training, said.parallelism
-    refuse_axes({name: parallel.get(name, 1) for name in ("pipeline_parallel_degree", "expert_parallel_degree")}, file=file)
+    refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
     sizes, world = _mesh(parallel, devices=devices, file=file)
     options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
     options |= {"model": said.model} if said.model else {}
-    options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"], file=file)
+    options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, said.scheme, file=file),)
     options |= {"remat": (said.remat,)} if said.remat else {}
@@ -73,7 +73,9 @@ def _mesh(parallel: Mapping[str, Any], *, devices: int | None, file: str) -> tup
     shards = whole(shards, "data_parallel_shard_degree", file=file)
     if devices not in (None, shards * others):
         raise BadInputError(f"{file}: its degrees multiply to {shards * others}, not to --devices {devices}")
-    return {"data": copies, "fsdp": shards, "context": context, "tensor": tensor}, shards * others
+    sizes = {"data": copies, "fsdp": shards, "context": context, "tensor": tensor}
+    key = "expert_parallel_degree"
+    return with_experts(sizes, degree(key), key=key, file=file), shards * others
 
 
 def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def _loss(said: Said, options: Mapping[str, Any], *, sizes: Mapping[str, int], f
     if "seq" not in options or "global_batch" not in options:
         return {}
     local = options["seq"] // sizes["context"]
-    sequences = options["global_batch"] // (sizes["data"] * sizes["fsdp"] * options["microbatches"][0])
+    sequences = options["global_batch"] // (sizes["data"] * sizes["fsdp"] * sizes["expert"] * options["microbatches"][0])
     if said.loss_chunks is None:
         return {}
     pieces = whole(said.loss_chunks, "num_chunks", file=file)
