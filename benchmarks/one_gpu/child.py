@@ -15,6 +15,9 @@ from typing import Any, ClassVar
 
 from planner.measure.noise import last_words
 
+CUDA = "/usr/local/cuda/bin"
+"""Where CUDA's own installer puts its compilers."""
+
 
 class Child:
     """``words`` says, after the rows, what went wrong; empty where the process ended well or the time was over."""
@@ -25,6 +28,7 @@ class Child:
         self.words = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         environment = {**os.environ, "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        environment["PATH"] = f"{environment.get('PATH', '')}{os.pathsep}{CUDA}"  # ptxas, which many a shell does not find
         if on_host:
             environment["JAX_PLATFORMS"] = "cpu"
         self._process = subprocess.Popen(
