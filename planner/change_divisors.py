@@ -1,4 +1,4 @@
-"""Changes for a request of which the rules leave no strategy at all: numbers nearby that the axes of a mesh divide."""
+"""Changes where the rules leave nothing, or nothing that fits: numbers nearby that the axes of a mesh divide."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from planner.what_if.ask import Ask
 
 PADDING = tuple(2**power for power in range(1, 21))
 """Multiples that a sequence is padded to [tokens], while that makes it no more than twice as long."""
+EVEN_TOKENS = 256
+"""A length of whole 256 tokens leaves room for the context axes of one domain."""
 MOST_COUNTS = 48
 """Device counts that are tried before giving up, nearest first."""
 
@@ -77,5 +79,12 @@ def _counted(ask: Ask, count: int, *, which: str) -> Proposal:
     return Proposal(changed, fixed(f"--devices {count} ({which}, which meshes can fill)", "--devices", str(count)))
 
 
-DIVISOR_KINDS: dict[str, Kind] = {"batch": _batch, "sequence": _sequence, "devices": _devices}
+_KINDS: dict[str, Kind] = {"batch": _batch, "sequence": _sequence, "devices": _devices}
 """Every kind, by the name of the wider one in ``planner.change_kinds`` that it belongs to."""
+
+
+def divisor_kinds(ask: Ask, *, blocked: bool) -> dict[str, Kind]:
+    """Those that may help: all where the rules leave nothing (``blocked``), padding for a length that few axes divide."""
+    if blocked:
+        return _KINDS
+    return {"sequence": _sequence} if ask.request.workload.seq_len % EVEN_TOKENS else {}

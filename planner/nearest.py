@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
-from planner.change_divisors import DIVISOR_KINDS
+from planner.change_divisors import divisor_kinds
 from planner.change_kinds import KINDS, TRAIN_KINDS, Proposal
 from planner.feasible import best_row, fits_any, rules_leave_any
 from planner.price import price_table
@@ -60,7 +60,7 @@ def changes_that_fit(ask: Ask, *, without: Iterable[str] = ()) -> list[Change]:
     space of the changed request. ``without``: kinds (of ``KINDS``) that are not wanted.
     """
     found: dict[tuple[str, ...], Change] = {}
-    kinds = [*KINDS.items()] if rules_leave_any(ask) else [*DIVISOR_KINDS.items(), *KINDS.items()]
+    kinds = [*divisor_kinds(ask, blocked=not rules_leave_any(ask)).items(), *KINDS.items()]
     for name, kind in kinds:
         if name in without or (ask.request.workload.kind != "train" and name in TRAIN_KINDS):
             continue

@@ -154,6 +154,15 @@ def test_where_the_rules_leave_nothing_the_next_number_that_divides_is_offered(a
     assert arguments in [change.arguments for change in changes_that_fit(asked)]
 
 
+def test_a_length_that_few_axes_divide_is_padded_where_nothing_fits(ask):
+    """12345 = 3 x 5 x 823 leaves context 3 and 5 alone, too few for 70 B parameters."""
+    asked = _ask(ask("llama3-70b", "tpu-v4-128", seq=12345, batch=8))
+    assert rules_leave_any(asked)
+    padded = [change for change in changes_that_fit(asked) if "padded" in change.says]
+    assert len(padded) == 1
+    assert 12345 < padded[0].ask.request.workload.seq_len < 12345 * 1.1
+
+
 def test_no_other_number_is_offered_where_the_rules_leave_something(too_long):
     assert rules_leave_any(too_long)
     assert all("padded" not in change.says and "share" not in change.says for change in changes_that_fit(too_long))
