@@ -18,16 +18,16 @@ Kind = Literal["gpu", "tpu", "cpu"]
 _FIRST = (0, 9, 2)
 """The first jax that compiles deviceless; older ones are not asked."""
 COMBINE_BYTES = {"combined-64mib": 2**26, "combined": 2**28, "combined-1gib": 2**30}
-"""Twice, eight and 34 times XLA's default of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0)."""
+"""Twice, eight and 34 times XLA's default for GPU of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0). On TPU they bound
+all-reduces alone: no threshold that libtpu (of jax 0.10.1) takes was seen to combine a step's gathers or scatters."""
 
 
 def _switch(name: str, on: bool, *, last: tuple[int, ...] | None = None) -> Option:
     return Option(name, on, "true" if on else "false", _FIRST, last)
 
 
-def _threshold(op: str, size: int) -> Option:
-    text = str(size)
-    return Option(f"xla_gpu_{op}_combine_threshold_bytes", text, text, _FIRST, None)
+def _threshold(name: str, size: int) -> Option:
+    return Option(name, str(size), str(size), _FIRST, None)
 
 
 def _pipelined(op: str) -> tuple[Option, ...]:
@@ -55,7 +55,13 @@ PRESETS: dict[str, dict[Kind, tuple[Option, ...]]] = {
         "tpu": (_switch("xla_tpu_enable_latency_hiding_scheduler", False),),
     },
     "pipelined": {"gpu": tuple(option for op in _REDUCING for option in _pipelined(op))},
-    **{name: {"gpu": tuple(_threshold(op, size) for op in _REDUCING)} for name, size in COMBINE_BYTES.items()},
+    **{
+        name: {
+            "gpu": tuple(_threshold(f"xla_gpu_{op}_combine_threshold_bytes", size) for op in _REDUCING),
+            "tpu": (_threshold("xla_jf_crs_combiner_threshold_in_bytes", size),),
+        }
+        for name, size in COMBINE_BYTES.items()
+    },
     "synchronous": {
         "gpu": (Option("xla_gpu_disable_async_collectives", "ALLCOLLECTIVES", "ALLCOLLECTIVES", _FIRST, None),),
     },
@@ -74,7 +80,7 @@ def scheduler_verdict(scheduler: str, hardware: HardwareSpec, *, jax: str) -> Ve
 
     >>> from lcplan import catalog
     >>> scheduler_verdict("pipelined", catalog.hardware("tpu-v5p-8"), jax="0.10.1")
-    'it has no flags for tpu; there are default, latency-hiding, no-latency-hiding'
+    'it has no flags for tpu; there are default, latency-hiding, no-latency-hiding, combined-64mib, combined, combined-1gib'
     >>> scheduler_verdict("combined", catalog.hardware("dgx-h100"), jax="0.8.2")
     'jax 0.8.2 was not tried with xla_gpu_all_gather_combine_threshold_bytes: 0.9.2 and newer were'
     """

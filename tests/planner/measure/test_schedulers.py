@@ -36,6 +36,10 @@ def test_thresholds_are_those_of_the_presets_names():
         }
 
 
+def test_thresholds_of_a_tpu_are_its_all_reduces():
+    assert xla_flags(strategy("combined", "ici"), V5P, jax="0.10.1") == ("--xla_jf_crs_combiner_threshold_in_bytes=268435456",)
+
+
 def test_a_backend_and_a_preset_add_up():
     both = compiler_options(strategy("latency-hiding", "nvshmem"), H100, jax="0.10.1")
     assert both == {"xla_gpu_experimental_enable_nvshmem": True, "xla_gpu_enable_latency_hiding_scheduler": True}
