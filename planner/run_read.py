@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, model_validator
 
 from lcplan.errors import BadInputError
+from lcplan.frozen import Frozen
 from lcplan.measurement import Compiled, Timed
 from lcplan.plan import Plan
 from lcplan.strategy import Strategy
@@ -16,6 +19,28 @@ from planner.filters import Filters
 from planner.learnt import Learnt
 from planner.request import SearchRequest
 from planner.result import SCHEMA_VERSION, SpaceCounts
+
+
+class _Estimate(Frozen):
+    """What every estimate has, and whoever shows one reads; there may be more."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    step_s: Annotated[float, Field(gt=0)]
+    tokens_per_s: Annotated[float, Field(gt=0)]
+    tflop_per_s_per_device: float
+    mfu_ratio: float
+    fits: bool
+    allowance_bytes: float
+    memory_bytes: dict[str, float]
+    time_s: dict[str, float]
+    basis: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if "total" not in self.memory_bytes:
+            raise ValueError("memory_bytes has no total")
+        return self
 
 
 @dataclass(frozen=True)
@@ -99,6 +124,7 @@ def _from_folder(folder: Path, result: Path) -> Run:
 def _from_plan(place: Path) -> Run:
     plan = Plan.load(place)
     evidence = plan.evidence
+    _Estimate.read(evidence.estimate, f"{place}: evidence.estimate")
     request = SearchRequest.model_validate(plan.request.model_dump() | {"filters": Filters()})
     candidate = Candidate(plan.strategy, evidence.estimate, evidence.compiled, evidence.timed)
     return Run(place, request, (candidate,), None, {}, None, (), (), place)
@@ -110,8 +136,9 @@ def candidate_from_json(entry: dict[str, Any]) -> Candidate:
     Raises
     ------
     KeyError, TypeError, ValueError
-        It is none.
+        It is none, or its estimate is not whole.
     """
+    _Estimate.model_validate(entry["estimate"])
     strategy = {name: value for name, value in entry["strategy"].items() if name != "devices"}
     return Candidate(
         strategy=Strategy.model_validate(strategy),
