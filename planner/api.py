@@ -21,7 +21,7 @@ from lcplan.units import parse_bytes, parse_tokens
 from planner.bench import Bench
 from planner.candidate import Candidate
 from planner.emit import make_plan
-from planner.filters import KNOB_FILTERS, Filters, parse_mesh, too_large
+from planner.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain, probe
 from planner.offer import offer
@@ -138,7 +138,7 @@ class _Given(WorkloadOptions):
         model = self.model if isinstance(self.model, ModelSpec) else catalog.model(self.model)
         hardware = self.hw if isinstance(self.hw, HardwareSpec) else catalog.hardware(self.hw)
         knobs = {name: getattr(self, name) for name in KNOB_FILTERS if hasattr(self, name)}
-        if problems := too_large(knobs):
+        if problems := wrong_values(knobs):
             raise BadInputError(problems)
         return make_request(
             {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, get_args
 
 from pydantic import Field
 
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
-from lcplan.strategy import AXES, AXIS_WORDS, Strategy
+from lcplan.strategy import AXES, AXIS_WORDS, Sampling, Strategy
 from lcplan.suggest import hint
 
 Interval = tuple[int, int]
@@ -62,25 +62,33 @@ KNOB_FILTERS: tuple[str, ...] = tuple(name for name in Filters.model_fields if n
 """Filters that list a knob's values, by name."""
 
 
-def too_large(knobs: Mapping[str, Sequence[object]]) -> list[str]:
-    """What is wrong with values of knobs that no strategy can have: their field's own limit, by option.
+def wrong_values(knobs: Mapping[str, Sequence[object]]) -> list[str]:
+    """What is wrong with values of knobs that no strategy can have: their field's own names and limits, by option.
 
-    >>> too_large({"ulysses": (8, 2**21)})
-    ['--ulysses 2097152: a strategy takes at most 1048576']
+    >>> wrong_values({"ulysses": (8, 2**21), "scheme": ("rng",)})
+    ['--ulysses 2097152: a strategy takes at most 1048576', "--scheme: unknown value 'rng'; did you mean 'ring'?"]
     """
-    return [
-        f"--{name.replace('_', '-')} {value}: a strategy takes at most {limit}"
-        for name, values in knobs.items()
-        for limit in _limits(name)
-        for value in values
-        if isinstance(value, int) and value > limit
-    ]
+    return [problem for name, values in knobs.items() for value in values for problem in _wrong(name, value)]
 
 
-def _limits(name: str) -> list[int]:
-    field = Strategy.model_fields.get(name)
-    bounds = [getattr(bound, "le", None) for bound in field.metadata] if field else []
-    return [bound for bound in bounds if isinstance(bound, int)]
+def _wrong(name: str, value: object) -> Iterator[str]:
+    option, field = f"--{name.replace('_', '-')}", Strategy.model_fields.get(name) or Sampling.model_fields.get(name)
+    if field is None:
+        return
+    names = get_args(field.annotation)
+    if names:
+        if value not in names:
+            yield f"{option}: unknown value {value!r:.40}{hint(str(value), names)}"
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        yield f"{option}: {value!r:.40} is not a whole number"
+        return
+    bounds = {key: getattr(bound, key) for bound in field.metadata for key in ("gt", "ge", "le") if hasattr(bound, key)}
+    least, most = bounds.get("ge", bounds.get("gt", -1) + 1), bounds.get("le", value)
+    if value < least:
+        yield f"{option} {value}: a strategy takes at least {least}"
+    elif value > most:
+        yield f"{option} {value}: a strategy takes at most {most}"
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
-from planner.filters import KNOB_FILTERS, Filters, parse_mesh, too_large
+from planner.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
 from planner.request import SearchRequest, make_request
 from planner.rollout.options import WorkloadOptions, check_workload, workload_of
 
@@ -63,7 +63,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
     knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOB_FILTERS if getattr(options, name) is not None}
-    problems += too_large(knobs)
+    problems += wrong_values(knobs)
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)
     filters = Filters(mesh=mesh, **knobs)

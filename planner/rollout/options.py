@@ -84,8 +84,7 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
     given = {name: getattr(options, name, None) for name in (*ROLLOUT_OPTIONS, *TRAIN_OPTIONS, *TRAIN_KNOBS)}
     named = [name for name, value in given.items() if value]
     if options.kind == "train":
-        if options.seq is None:
-            yield "a train step needs a sequence length: give --seq, for example --seq 64k"
+        yield from _length(options)
         for name in named:
             if name in ROLLOUT_OPTIONS:
                 yield f"--{_dashed(name)} goes with --workload sample or rl; a train step has none"
@@ -99,6 +98,13 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
             yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {_INSTEAD[name]}"
         if name in TRAIN_KNOBS and options.kind == "sample":
             yield f"--{'for' if name == 'trainer' else _dashed(name)} is a train step's; --workload sample has no such knob"
+
+
+def _length(options: WorkloadOptions) -> Iterator[str]:
+    if options.seq is None:
+        yield "a train step needs a sequence length: give --seq, for example --seq 64k"
+    elif options.seq < 1:
+        yield f"--seq {options.seq}: a sequence has at least one token"
 
 
 def _documents(options: WorkloadOptions) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The functions of ``planner``: the command line's answers as frozen values."""
 
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
@@ -96,3 +97,20 @@ def test_bad_words_are_told_at_once():
 def test_importing_planner_is_free():
     code = "import planner, sys; print(sorted({'numpy', 'pydantic', 'jax', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seq": 0}, "--seq 0: a sequence has at least one token"),
+        ({"microbatches": 0}, "--microbatches 0: a strategy takes at least 1"),
+        ({"attention_block": -1}, "--attention-block -1: a strategy takes at least 0"),
+        ({"ulysses": 2**21}, "--ulysses 2097152: a strategy takes at most 1048576"),
+        ({"bidirectional": "both"}, "--bidirectional: unknown value 'both'"),
+        ({"scheme": ("ring", "zigzg")}, "--scheme: unknown value 'zigzg'; did you mean 'ring-zigzag'?"),
+    ],
+)
+def test_values_that_no_strategy_has_are_bad_input(options, says):
+    run = {"model": "llama3.2-1b", "hw": "dgx-h100", "seq": "8k", "mesh": "fsdp=4"}
+    with pytest.raises(BadInputError, match=re.escape(says)):
+        planner.estimate(**run | options)
