@@ -117,3 +117,11 @@ def test_a_train_steps_plan_has_no_key_of_a_rollout(lcplan):
     assert "sampling" not in document["candidate"]["strategy"]
     train = {"kind", "seq_len", "global_batch", "document_len", "precision", "global_batch_given"}
     assert set(document["request"]["workload"]) == train
+
+
+def test_a_layout_of_the_rollout_that_would_fit_is_offered(lcplan):
+    """70 B parameters in bf16 on each device of 40 GB do not fit; over tensor they do."""
+    asked = ("--prompt", "1k", "--generate", "1k", "--batch", "8", "--parameters", "replicated", "--stages", "modelled")
+    code, document, _ = lcplan("search", "--workload", "sample", "--model", "llama3.1-70b", "--hw", "dgx-a100-40", *asked)
+    assert code == 1
+    assert ["--parameters", "tensor-sharded"] in [change["arguments"] for change in document["changes_that_fit"]]
