@@ -89,11 +89,15 @@ class Shape:
         workload = self.workload.model_copy(update={"seq_len": TINY_TOKENS})
         return replace(self, model=self.model.model_copy(update=small), workload=workload, loss_chunk_tokens=TINY_TOKENS // 8)
 
+    @property
+    def strategy(self) -> Strategy:
+        """lcplan's on one device."""
+        return Strategy(mesh=Mesh(), remat=self.remat, loss_chunk_tokens=self.loss_chunk_tokens)
+
     def ours(self) -> Any:
-        """lcplan's step on one device."""
-        strategy = Strategy(mesh=Mesh(), remat=self.remat, loss_chunk_tokens=self.loss_chunk_tokens)
-        spec = StepSpec(self.model, self.workload, strategy, kernel=default_kernel(jax.default_backend()))
-        return build_step(spec, build_mesh(strategy, jax.devices()[:1]))
+        """lcplan's step."""
+        spec = StepSpec(self.model, self.workload, self.strategy, kernel=default_kernel(jax.default_backend()))
+        return build_step(spec, build_mesh(self.strategy, jax.devices()[:1]))
 
     def plain(self) -> PlainStep:
         """The plain one."""
