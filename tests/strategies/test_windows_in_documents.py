@@ -8,10 +8,9 @@ from equality import LAYOUTS, Case, assert_equal, random_documents
 from reference import naive_attention
 from test_moe_equality import QWEN
 from test_step_equality import PLAIN, RICH, strategy
-from test_step_windows import FIRST_FULL, TURNS, windowed
+from test_step_windows import FIRST_FULL, HALVES, TURNS, windowed
 
 from lcplan.strategy import SCHEMES
-from lcplan.windows import WindowPattern
 from lcplan.workload import Workload
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Segments
@@ -21,9 +20,10 @@ from strategies.spec import StepSpec
 
 FAST = [
     ("uneven", windowed(PLAIN, 5), strategy("ring", context=4, tensor=2)),
-    ("uneven", TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
+    ("uneven", windowed(PLAIN, 4, HALVES), strategy("ulysses-ring", ulysses=2, context=4)),
 ]
 SLOW = [
+    ("uneven", TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
     ("uneven", TURNS, strategy("ring-zigzag", context=4)),
     ("crossing", windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
     ("crossing", windowed(PLAIN, 19), strategy("ring", context=8)),  # a halo of five chunks
@@ -108,7 +108,7 @@ def test_the_slowest_rank_is_counted_layer_by_layer():
     def place(model, *how):
         return slowest_rank(packed_spec(model, "ring", *how)).places["context"]
 
-    turns = windowed(PLAIN, 8, WindowPattern(windowed=1, full=1))
+    turns = windowed(PLAIN, 8, HALVES)
     assert place(turns, 100) == 2  # as without windows: tokens 128 to 191 are nearest the end of their document
     assert place(windowed(PLAIN, 8), 100) == 2  # 29 of 64 tokens begin a document on rank 1 and 3, none on rank 2
     assert place(windowed(PLAIN, 8), None) == 3
@@ -118,7 +118,7 @@ def test_the_slowest_rank_is_counted_layer_by_layer():
 
 @pytest.mark.parametrize("scheme", [pytest.param("ring", marks=pytest.mark.slow), "ulysses-ring"])
 def test_a_slice_is_a_rank_of_both(scheme):
-    model = windowed(PLAIN, 40, WindowPattern(windowed=1, full=1))
+    model = windowed(PLAIN, 40, HALVES)
     part = build_slice(packed_spec(model, scheme, 100, **({"ulysses": 2} if scheme == "ulysses-ring" else {})))
     state, batch = part.init(jax.random.key(0)), part.example_batch(jax.random.key(1))
     assert np.isfinite(part.jitted(state, batch)[1].loss)
