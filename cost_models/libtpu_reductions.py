@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.layout import Bools, Layout
+from cost_models.layout import Bools, Floats, Layout
 from cost_models.program import STEP
 from cost_models.term import Term
 from lcplan.hardware import HardwareSpec
@@ -82,10 +82,16 @@ def as_libtpu_reduces(layout: Layout, terms: list[Term]) -> list[Term]:
             found.append(term)
             continue
         summed = slices & (layout.members(term.axes) == layout.table.devices)
-        found.append(replace(term, schedule="exposed", calls=term.calls * ~summed))
+        calls = term.calls * _share(layout) if term.purpose == "tables" else term.calls
+        found.append(replace(term, schedule="exposed", calls=calls * ~summed))
         if summed.any():
-            found.append(replace(term, op="all-reduce", schedule="exposed", calls=term.calls * summed))
+            found.append(replace(term, op="all-reduce", schedule="exposed", calls=calls * summed))
     return found
+
+
+def _share(layout: Layout) -> Floats | float:
+    """Of the tables' reductions, those that libtpu makes: an embedding that is no head's is summed over microbatches first."""
+    return 1.0 if layout.setting.model.tied_embeddings else (layout.microbatches + 1.0) / (2.0 * layout.microbatches)
 
 
 def _whole_slices(layout: Layout, hardware: HardwareSpec) -> Bools:

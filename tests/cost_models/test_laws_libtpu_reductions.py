@@ -115,3 +115,11 @@ def test_nothing_hides_a_reduction_on_tpu_and_products_hide_one_of_another_progr
         if term.op == "reduce-scatter"
     )
     assert estimate(here, table).time_s["comm_fsdp"][0] > waits
+
+
+@pytest.mark.parametrize(("name", "reductions"), [("llama3-8b", 4 + 1), ("llama3.2-1b", 4 + 4)])
+def test_an_embedding_of_its_own_is_reduced_once_a_step(name, reductions):
+    """Four microbatches: the head's gradient is reduced in each; an embedding that is the head has no sum of its own."""
+    here = replace(setting("tpu-v5p-8"), model=model(name))
+    uses = collectives(here, Strategy(mesh=Mesh(fsdp=4), backend="ici", microbatches=4))
+    assert [use.calls for use in uses if (use.purpose, use.op) == ("tables", "reduce-scatter")] == [reductions]

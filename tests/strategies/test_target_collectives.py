@@ -1,4 +1,4 @@
-"""Steps compiled for GB200 and v5p that are not there move what the law lists, in bf16 as they train, and nothing else."""
+"""Steps compiled for GB200, v5p and v5e that are not there move what the law lists, in bf16 as they train, and nothing else."""
 
 import pytest
 from as_listed import assert_as_listed, listed, without_padding
@@ -49,9 +49,25 @@ GPU = [
     experts({"context": 4, "tensor": 2, "expert": 2}, moe_dispatch="capacity"),
     experts({"fsdp": 2, "context": 2, "expert": 4}, moe_dispatch="gather", remat="none"),
 ]
+
+
+def v5e(model, mesh, **fields):
+    """Two layers of a model whose embedding is its head, on eight chips."""
+    return {
+        "hardware": "tpu-v5e-8", "model": model, "changes": {"layers": 2}, "seq_len": 8192, "global_batch": 4,
+        "strategy": {"mesh": mesh, "backend": "ici", **fields},
+    }  # fmt: skip
+
+
 TPU = [
     v5p({"context": 2, "tensor": 2}),
     v5p({"context": 4}, scheme="ring", bidirectional="on"),
+    v5p({"context": 4}, microbatches=2, remat="dots"),  # an embedding that is reduced once for both
+    {**v5p({"fsdp": 2, "context": 4}), "hardware": "tpu-v5p-16"},  # the whole of a cube, which sums
+    {**v5p({"expert": 4}), "model": "qwen3-30b-a3b", "changes": {"layers": 2, "vocab": 8192}},
+    v5e("qwen3-1.7b", {"fsdp": 2, "context": 4}, scheme="ulysses"),  # a head of awkward columns
+    v5e("qwen3-1.7b", {"context": 8}, scheme="all-gather", microbatches=2),
+    v5e("llama3.2-1b", {"fsdp": 2, "context": 2, "tensor": 2}, scheme="ring", remat="save-attention"),
 ]
 
 
@@ -76,6 +92,6 @@ def test_a_gb200_moves_what_is_listed(step):
 @pytest.mark.tpu_target
 @needs_tpu_compiler
 @pytest.mark.parametrize("step", TPU, ids=named)
-def test_a_v5p_moves_what_is_listed(step):
+def test_a_tpu_moves_what_is_listed(step):
     wanted = listed(step)
     assert_as_listed(without_padding(compiled(**step)["collectives"], wanted), wanted)
