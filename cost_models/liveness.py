@@ -244,7 +244,7 @@ class Loss:
     def logits(self) -> Floats:
         """A chunk's fp32 logits, their cotangent, the gathered head, and its gradient summed over the chunks so far.
 
-        Of one chunk alone, the head's gradient comes when the logits are gone.
+        Of one chunk alone, the head's gradient comes when the logits are gone, but on TPU.
         """
         layout = self.layout
         scores = layout.loss_chunk * layout.vocab_width
@@ -253,6 +253,9 @@ class Loss:
             alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
             return np.where(layout.loss_chunks > 1, many, alone)
         cotangent = layout.held_bytes * scores
+        if layout.setting.hardware.kind == "tpu":  # both products of several chunks make the cotangent as they read it
+            table = (layout.held_bytes + FP32_BYTES) * self.table
+            return FP32_BYTES * scores + table + np.where(layout.loss_chunks > 1, 0.0, cotangent)
         alone = np.maximum(FP32_BYTES * scores, self.gradient)
         many = FP32_BYTES * scores + self.gradient
         return cotangent + layout.held_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)

@@ -41,11 +41,7 @@ PHASES: tuple[str, ...] = (
     "update",
     "loops",
 )
-"""Moments that can need most: see cost_models.liveness. On TPU there is one, ``loops``."""
-
-TPU_TURNS = 2.0
-"""Turns of the loop over layers that XLA keeps room for on TPU: executables for v5p of libtpu 0.0.41 need twice what their own
-schedule shows of one (tests/cost_models/data/compiled_steps.json)."""
+"""Moments that can need most: see cost_models.liveness. On TPU ``loops`` stands for all of a layer's backward pass."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +128,8 @@ class StepMemory:
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
         """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
         if self.layout.setting.hardware.kind == "tpu":
-            return [("loops", self._loops(layer)) for layer in self._kinds]
-        inside = (self._inside(*each).items() for each in zip(self._kinds, self._waiting, strict=True))
+            loops = [("loops", self._loops(layer)) for layer in self._kinds]
+            return [*((name, {**held, **self._resident(held)}) for name, held in self._outside().items()), *loops]
         return [*self._outside().items(), *(phase for phases in inside for phase in phases)]
 
     def _outside(self) -> dict[str, dict[str, Floats]]:
@@ -184,20 +180,23 @@ class StepMemory:
         }
 
     def _loops(self, layer: LayerBackward) -> dict[str, Floats]:
-        """XLA on TPU gives the loss and the loop over layers buffers of their own, so that one follows the other in no moment.
-
-        Layers' weights are cast once, before the loops; whole tables of the embedding's gradient stay, one that microbatches
-        add up and one of this microbatch.
-        """
-        layout, loss = self.layout, Loss(self.layout)
-        tables = np.where(layout.microbatches > 1, 2.0, 1.0) * loss.embedding
-        return {
+        """One turn of the loop over layers on TPU."""
+        held = {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,
-            "working_set": TPU_TURNS * layer.loop,
-            "logits_loss": loss.gradient + layout.activation_bytes * loss.table,
-            "gathered_weights": layout.gather_bytes * self._layer_elements,
-            "collective_buffers": tables,
+            "working_set": layer.loop,
+        }
+        return {**held, **self._resident(held)}
+
+    def _resident(self, held: dict[str, Floats]) -> dict[str, Floats]:
+        """What every moment holds on TPU beside ``held``: layers' weights, cast once before the loops, and the whole table in
+        which an embedding's gradients add up over microbatches (``cost_models.libtpu_reductions``)."""
+        several = (self.layout.microbatches > 1) & (not self.layout.setting.model.tied_embeddings)
+        summed = FP32_BYTES * Loss(self.layout).table * several
+        nothing = np.zeros(len(self.layout.table))
+        return {
+            "gathered_weights": held.get("gathered_weights", nothing) + self.layout.gather_bytes * self._layer_elements,
+            "collective_buffers": held.get("collective_buffers", nothing) + summed,
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:

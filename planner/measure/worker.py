@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.measure import gang
@@ -18,6 +20,8 @@ from planner.measure.executables import kept_in
 from planner.measure.hlo import read_executable
 from planner.measure.hlo_groups import MeshView
 from planner.measure.job import WorkerJob
+from planner.measure.libtpu_memory import dump_options, temporaries
+from planner.measure.target import Target
 
 MAX_ERROR = 600
 """Characters of an error that are kept."""
@@ -90,18 +94,29 @@ def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
     """Lower, compile, and read memory and text of the executable."""
     start = time.perf_counter()
     lowered = step.jitted.lower(*step.abstract_arguments())
-    compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) or None)
+    compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
     mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
     facts = read_executable(compiled.as_text(), mesh=mesh, kind=job.target.kind)
-    return {"compile_s": seconds, **_memory(compiled), **facts.model_dump(mode="json")}
+    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts.model_dump(mode="json")}
 
 
-def _memory(compiled: Any) -> dict[str, int]:
-    """``memory_analysis()`` of one device [bytes]."""
+def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
+    """The executable; and its temporaries in bytes, where ``memory_analysis()`` does not say them right."""
+    options = dict(target.compiler_options)
+    if target.platform != "tpu":
+        return lowered.compile(compiler_options=options or None), None
+    with TemporaryDirectory() as folder:
+        compiled = lowered.compile(compiler_options=options | dump_options(folder))
+        return compiled, temporaries(Path(folder))
+
+
+def _memory(compiled: Any, exact_temp: int | None) -> dict[str, int]:
+    """``memory_analysis()`` of one device [bytes], but for temporaries that are known better."""
     stats = compiled.memory_analysis()
     argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
-    temp, alias = int(stats.temp_size_in_bytes), int(stats.alias_size_in_bytes)
+    temp = int(stats.temp_size_in_bytes) if exact_temp is None else exact_temp
+    alias = int(stats.alias_size_in_bytes)
     return {
         "argument_bytes": argument,
         "output_bytes": output,
