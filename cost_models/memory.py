@@ -130,6 +130,7 @@ class StepMemory:
         if self.layout.setting.hardware.kind == "tpu":
             loops = [("loops", self._loops(layer)) for layer in self._kinds]
             return [*((name, {**held, **self._resident(held)}) for name, held in self._outside().items()), *loops]
+        inside = (self._inside(*each).items() for each in zip(self._kinds, self._waiting, strict=True))
         return [*self._outside().items(), *(phase for phases in inside for phase in phases)]
 
     def _outside(self) -> dict[str, dict[str, Floats]]:

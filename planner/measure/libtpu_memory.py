@@ -1,8 +1,8 @@
 """Temporaries of a TPU executable, from libtpu's buffer assignment.
 
-``memory_analysis()`` adds what fragmentation wastes to temporaries that hold it already (jax 0.10.1, libtpu 0.0.41): of a program
-whose temporaries take 1.94 GiB by libtpu's own account, 0.50 of it fragmentation, it says 2.44. What decides whether a
-program fits is the former (``Used 15.91G of 15.75G hbm`` is its sum with arguments and outputs).
+``memory_analysis()`` adds what fragmentation wastes to temporaries that hold it already (jax 0.10.1, libtpu 0.0.41): of a
+program whose temporaries take 1.94 GiB by libtpu's own account, 0.50 of it fragmentation, it says 2.44. What decides whether
+a program fits is the former: ``Used 15.91G of 15.75G hbm`` is its sum with arguments and outputs.
 """
 
 from __future__ import annotations

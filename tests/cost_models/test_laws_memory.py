@@ -98,15 +98,18 @@ def test_the_host_keeps_bf16_in_fp32(llama):
     assert memory(host, mesh=mesh).params == memory(llama, mesh=mesh).params
 
 
-def test_on_tpu_the_loops_of_a_step_share_nothing(llama):
-    machine = hardware("tpu-v5p-64")
-    held = memory(replace(llama, hardware=machine), mesh={"context": 16, "tensor": 2}, microbatches=16)
-    parts, total, phase = held.parts()
-    assert PHASES[phase[0]] == "loops"
-    # V D / t = 64128 x 4096 elements: the head gathered in bf16 and its fp32 gradient; two fp32 tables of the embedding's
-    assert parts["logits_loss"].tolist() == [64128 * 4096 * 6]
-    assert parts["collective_buffers"].tolist() == [64128 * 4096 * 8]
-    assert total > memory(llama, mesh={"context": 16, "tensor": 2}, microbatches=16).parts()[1]
+def test_on_tpu_an_embedding_of_its_own_is_added_up_whole(llama):
+    """V D / t = 64128 x 4096 elements in fp32 over microbatches; in the loss a chunk's logits, the head in bf16 and its gradient."""
+    tpu = replace(llama, hardware=hardware("tpu-v5p-64"))
+    mesh, table = {"context": 16, "tensor": 2}, 64128 * 4096
+    full = memory(tpu, mesh=mesh, microbatches=16).phases()
+    assert {float(held["collective_buffers"][0]) for _, held in full} == {4 * table}
+    assert float(dict(full)["loss"]["logits_loss"][0]) == 6 * table + 4 * 2048 * 64128
+    parts, _, phase = memory(tpu, mesh=mesh, microbatches=16).parts()
+    assert (PHASES[phase[0]], parts["collective_buffers"][0]) == ("loops", 4 * table)
+    assert memory(tpu, mesh=mesh).parts()[0]["collective_buffers"].tolist() == [0.0]
+    tied = replace(tpu, model=model("llama3.2-1b"))
+    assert memory(tied, mesh=mesh, microbatches=16).parts()[0]["collective_buffers"].tolist() == [0.0]
 
 
 @settings(deadline=None)
