@@ -11,7 +11,7 @@ from cost_models.layout import Layout
 from cost_models.liveness import LayerBackward, Loss
 from cost_models.memory import MEMORY_PARTS, PHASES, StepMemory
 from cost_models.table import StrategyTable
-from lcplan.catalog import hardware
+from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 
 REMATS = ["full", "save-attention", "save-qkv", "minimal", "none"]
@@ -99,7 +99,7 @@ def test_the_host_keeps_bf16_in_fp32(llama):
 
 
 def test_on_tpu_an_embedding_of_its_own_is_added_up_whole(llama):
-    """V D / t = 64128 x 4096 elements in fp32 over microbatches; in the loss a chunk's logits, the head in bf16 and its gradient."""
+    """V D / t = 64128 x 4096 elements in fp32 over microbatches; in the loss logits, the bf16 head, its gradient."""
     tpu = replace(llama, hardware=hardware("tpu-v5p-64"))
     mesh, table = {"context": 16, "tensor": 2}, 64128 * 4096
     full = memory(tpu, mesh=mesh, microbatches=16).phases()
