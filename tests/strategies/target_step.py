@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jax.experimental import topologies
@@ -18,6 +20,7 @@ from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 from planner.measure.hlo import read_executable
 from planner.measure.hlo_groups import MeshView
+from planner.measure.libtpu_memory import dump_options, temporaries
 from planner.measure.target import gpu_target_config, gpu_topology
 from strategies.kernels import default_kernel
 from strategies.mesh import build_mesh
@@ -50,14 +53,17 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     model = ModelSpec.model_validate(catalog.model(request["model"]).model_dump() | request["changes"])
     spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
     step = build_step(spec, build_mesh(strategy, described.devices))
-    compiled = step.jitted.lower(*step.abstract_arguments()).compile(request["options"])
+    with TemporaryDirectory() as folder:
+        options = request["options"] | (dump_options(folder) if hardware.kind == "tpu" else {})
+        compiled = step.jitted.lower(*step.abstract_arguments()).compile(options)
+        exact_temp = temporaries(Path(folder))
     memory, text = compiled.memory_analysis(), compiled.as_text()
     shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
     facts = read_executable(text, mesh=MeshView(strategy.axis_order, shape), kind=hardware.kind)
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
-        "temp_bytes": memory.temp_size_in_bytes,
+        "temp_bytes": memory.temp_size_in_bytes if exact_temp is None else exact_temp,
         "host_temp_bytes": memory.host_temp_size_in_bytes,
         "kernels": facts.kernels,
         "schedule": facts.schedule.model_dump(),
