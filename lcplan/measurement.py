@@ -25,7 +25,8 @@ class Schedule(Frozen):
 class Compiled(Frozen):
     """One compile of one strategy's real step: ``memory_analysis()`` a device, collectives, kernels; or why it failed.
 
-    All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias.
+    All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias. Of TPU executables ``temp_bytes`` is
+    libtpu's own account, and ``memory_analysis_temp_bytes`` what ``memory_analysis()`` says, which holds fragmentation twice.
     """
 
     rung: Literal["compiled:host", "compiled:target"]
@@ -37,6 +38,7 @@ class Compiled(Frozen):
     output_bytes: int | None = None
     temp_bytes: int | None = None
     alias_bytes: int | None = None
+    memory_analysis_temp_bytes: int | None = None
     host_temp_bytes: int | None = None
     total_bytes: int | None = None
     fits: bool | None = None

@@ -115,13 +115,15 @@ def _memory(compiled: Any, exact_temp: int | None) -> dict[str, int]:
     """``memory_analysis()`` of one device [bytes], but for temporaries that are known better."""
     stats = compiled.memory_analysis()
     argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
-    temp = int(stats.temp_size_in_bytes) if exact_temp is None else exact_temp
+    said = int(stats.temp_size_in_bytes)
+    temp = said if exact_temp is None else exact_temp
     alias = int(stats.alias_size_in_bytes)
     return {
         "argument_bytes": argument,
         "output_bytes": output,
         "temp_bytes": temp,
         "alias_bytes": alias,
+        "memory_analysis_temp_bytes": said,
         "host_temp_bytes": int(stats.host_temp_size_in_bytes),
         "total_bytes": argument + output + temp - alias,
     }

@@ -90,7 +90,7 @@ def check_view(result: CheckResult) -> Text:
 
 
 def compile_view(theirs: MaxTextCompile, *, ours: Compiled | None, cost: Cost) -> Group:
-    """MaxText's compiled memory beside lcplan's."""
+    """MaxText's compiled memory beside lcplan's, both by ``memory_analysis()``."""
     table = Table(
         title=f"Compiled for {theirs.topology}, a device", title_justify="left", title_style="bold", box=None, pad_edge=False
     )
@@ -98,7 +98,9 @@ def compile_view(theirs: MaxTextCompile, *, ours: Compiled | None, cost: Cost) -
         table.add_column(name, justify="left" if not name else "right", header_style="dim")
     table.add_row("MaxText", *(format_bytes(x) for x in (theirs.argument_bytes, theirs.temp_bytes, theirs.total_bytes)))
     if ours is not None and ours.total_bytes is not None:
-        sizes = (ours.argument_bytes or 0, ours.temp_bytes or 0, ours.total_bytes)
+        temp = ours.temp_bytes or 0
+        said = temp if ours.memory_analysis_temp_bytes is None else ours.memory_analysis_temp_bytes
+        sizes = (ours.argument_bytes or 0, said, ours.total_bytes + said - temp)
         table.add_row(f"lcplan's step, {ours.rung}", *(format_bytes(x) for x in sizes))
     modelled = cost.run.estimate["memory_bytes"]
     table.add_row("the laws", format_bytes(modelled["params"] + modelled["optimizer"]), "-", format_bytes(modelled["total"]))

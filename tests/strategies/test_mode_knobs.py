@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from equality import Case, assert_equal
+from equality import Case, assert_equal, errors
 from test_moe_equality import QWEN
 from test_step_equality import PLAIN, strategy
 
@@ -25,10 +25,10 @@ from strategies.limits import check
 
 MODES = ("auto", "explicit")
 SQUARE, RING = {"context": 2, "tensor": 2}, {"context": 4, "fsdp": 2}
-ROUNDED = 0.02
-"""Bound where gathers or reductions are bf16 in an fp32 step: 2^-8 an element, and less over sums."""
 
-Point = tuple[ModelSpec, dict[str, Any], float]
+Bound = float | None
+"""Largest relative error; none where gathers or reductions are bf16 in an fp32 step, which rounds in every mode alike."""
+Point = tuple[ModelSpec, dict[str, Any], Bound]
 WALKED: dict[str, list[Point]] = {
     "scheme": [(PLAIN, {**RING, "scheme": s, "ulysses": 2 if s == "ulysses-ring" else 1}, 1e-5) for s in SCHEMES],
     "bidirectional": [
@@ -40,8 +40,8 @@ WALKED: dict[str, list[Point]] = {
     "microbatches": [(PLAIN, {**SQUARE, "microbatches": 2}, 1e-5)],
     "loss_chunk_tokens": [(PLAIN, {**SQUARE, "loss_chunk_tokens": 4}, 1e-5)],
     "axis_order": [(PLAIN, {**SQUARE, "fsdp": 2, "axis_order": AXIS_ORDERS[1]}, 1e-5)],
-    "gather_dtype": [(PLAIN, {**RING, "gather_dtype": "bf16"}, ROUNDED)],
-    "reduce_dtype": [(PLAIN, {**RING, "reduce_dtype": "bf16"}, ROUNDED)],
+    "gather_dtype": [(PLAIN, {**RING, "gather_dtype": "bf16"}, None)],
+    "reduce_dtype": [(PLAIN, {**RING, "reduce_dtype": "bf16"}, None)],
     "collective_matmul": [(PLAIN, {**SQUARE, "collective_matmul": ways}, 1e-5) for ways in ("one-way", "two-way")],
     "moe_dispatch": [(QWEN, {"expert": 2, "tensor": 2, "moe_dispatch": name}, 1e-5) for name in MOE_DISPATCHES],
 }
@@ -115,4 +115,14 @@ def test_what_is_not_built_is_refused_by_both_with_the_way_out(mode, knob, point
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "knob", "point"), BUILT, ids=named)
 def test_what_is_built_equals_the_reference(mode, knob, point):
-    assert_equal(case_of(mode, point), bound=point[2])
+    if point[2] is None:
+        assert_rounds_as_manual(mode, point)
+    else:
+        assert_equal(case_of(mode, point), bound=point[2])
+
+
+def assert_rounds_as_manual(mode, point):
+    manual = errors(case_of("manual", point))
+    assert max(manual.values()) > 1e-3
+    for name, error in errors(case_of(mode, point)).items():
+        assert error < 1.3 * manual[name] + 1e-5, name
