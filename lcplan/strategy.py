@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -53,16 +53,7 @@ SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "all-gather", "ulysses", "
 RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
 """Schemes whose keys and values travel round a ring."""
 SHARDING_MODES: tuple[ShardingMode, ...] = ("manual", "auto", "explicit")
-SCHEDULERS: tuple[Scheduler, ...] = (
-    "default",
-    "latency-hiding",
-    "no-latency-hiding",
-    "pipelined",
-    "combined-64mib",
-    "combined",
-    "combined-1gib",
-    "synchronous",
-)
+SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
 MOE_DISPATCHES: tuple[MoeDispatch, ...] = ("dropless", "capacity", "gather")
 ATTENTION_BLOCK = 512
 """Queries of a tile where a strategy leaves it to the kernel: MaxText's default for splash (``sa_block_q`` and its like)."""
