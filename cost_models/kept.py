@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.experts import ExpertLayout
 from cost_models.layout import Bools, Floats, Layout
-from lcplan.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT
+from lcplan.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT, offloading_turns
 
 FP32_BYTES = 4.0
 
@@ -127,7 +127,7 @@ def _layers(part: Layout) -> int:
 def offloading_layers(part: Layout) -> Floats | float:
     """Layers of one kind whose tensors wait in the host's memory, where the remat policy offloads any.
 
-    ``sum over runs of n ceil(p r / 100)``: the first turns of each run's loop.
+    ``sum over runs of n ceil(p r / 100)``: the first turns of each run's loop (``lcplan.remat.offloading_turns``).
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def offloading_layers(part: Layout) -> Floats | float:
     kind, whole = part.setting.model.kind_of(0), part.setting.model if part.whole is None else part.whole.setting.model
     layers = np.zeros(len(percent))
     for run in whole.layer_runs:
-        layers += run.period.count(kind) * np.ceil(percent * run.repeats / 100)
+        layers += run.period.count(kind) * offloading_turns(run.repeats, percent)
     return layers
 
 

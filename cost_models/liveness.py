@@ -119,8 +119,13 @@ class LayerBackward:
         sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
         kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
         if layout.window is not None:  # padded copies of the operands, and the gradient of as many queries
-            kernel = kernel + self.queries * np.where(Halo(layout).share > 0, ATTENTION_OPERANDS * Halo(layout).padded, 0.0)
+            kernel = kernel + self.queries * np.where(self._halo.share > 0, ATTENTION_OPERANDS * self._halo.padded, 0.0)
         return kernel + (1.0 - self._keeps_qkv) * self._attended * self.stream + self._shards
+
+    @cached_property
+    def _halo(self) -> Halo:
+        """Of a windowed layer."""
+        return Halo(self.layout)
 
     @cached_property
     def _scores(self) -> Floats | float:
@@ -132,7 +137,7 @@ class LayerBackward:
         if layout.setting.kernel == "cudnn" and layout.setting.workload.document_len is not None:
             run = layout.exchange * layout.local_length
             if layout.window is not None:
-                run = Halo(layout).chunk + Halo(layout).tokens
+                run = self._halo.chunk + self._halo.tokens
             return BIAS_BYTES * layout.sequences * run**2
         if layout.setting.kernel != "blockwise":
             return 0.0

@@ -128,8 +128,11 @@ class StepMemory:
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
         """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
         if self.layout.setting.hardware.kind == "tpu":
-            loops = [("loops", self._loops(layer)) for layer in self._kinds]
-            return [*((name, {**held, **self._resident(held)}) for name, held in self._outside().items()), *loops]
+            moments = [*self._outside().items(), *(("loops", self._loops(layer)) for layer in self._kinds)]
+            resident = self._resident()
+            return [
+                (name, held | {part: held.get(part, 0.0) + size for part, size in resident.items()}) for name, held in moments
+            ]
         inside = (self._inside(*each).items() for each in zip(self._kinds, self._waiting, strict=True))
         return [*self._outside().items(), *(phase for phases in inside for phase in phases)]
 
@@ -182,22 +185,19 @@ class StepMemory:
 
     def _loops(self, layer: LayerBackward) -> dict[str, Floats]:
         """One turn of the loop over layers on TPU."""
-        held = {
+        return {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,
             "working_set": layer.loop,
         }
-        return {**held, **self._resident(held)}
 
-    def _resident(self, held: dict[str, Floats]) -> dict[str, Floats]:
-        """What every moment holds on TPU beside ``held``: layers' weights, cast once before the loops, and the whole table in
-        which an embedding's gradients add up over microbatches (``cost_models.libtpu_reductions``)."""
+    def _resident(self) -> dict[str, Floats]:
+        """What every moment holds on TPU: layers' weights, cast once before the loops, and the whole table in which an
+        embedding's gradients add up over microbatches (``cost_models.libtpu_reductions``)."""
         several = (self.layout.microbatches > 1) & (not self.layout.setting.model.tied_embeddings)
-        summed = FP32_BYTES * Loss(self.layout).table * several
-        nothing = np.zeros(len(self.layout.table))
         return {
-            "gathered_weights": held.get("gathered_weights", nothing) + self.layout.gather_bytes * self._layer_elements,
-            "collective_buffers": held.get("collective_buffers", nothing) + summed,
+            "gathered_weights": self.layout.gather_bytes * self._layer_elements,
+            "collective_buffers": FP32_BYTES * Loss(self.layout).table * several,
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:

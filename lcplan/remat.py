@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Count = TypeVar("Count", int, "NDArray[np.int64]")
 
 RematName = Literal[
     "full",
@@ -88,7 +94,7 @@ REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
 )
 
 
-def offloading_turns(repeats: int, percent: int) -> int:
+def offloading_turns(repeats: int, percent: Count) -> Count:
     """How many turns of a loop over layers offload, the first ones: ``percent`` of them, rounded up.
 
     >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
