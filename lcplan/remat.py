@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-Count = TypeVar("Count", int, "NDArray[np.int64]")
+Count = TypeVar("Count")
+"""A whole number, or an array of them: this package knows no arrays."""
 
 RematName = Literal[
     "full",
@@ -100,7 +97,8 @@ def offloading_turns(repeats: int, percent: Count) -> Count:
     >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
     [16, 2, 32]
     """
-    return -(-repeats * percent // 100)
+    share: Any = percent
+    return -(-repeats * share // 100)
 
 
 GRID_POLICIES: tuple[str, ...] = (
