@@ -41,7 +41,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
     layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
     forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
-    network = Network(layout, rates)
+    network = Network.of(layout, rates)
     passes = setting.model.layers * layout.microbatches
     times = [passes * (steps.total_s + merge_bytes(layout, steps) / rates.hbm.value) for steps in (forward, backward)]
     for term in terms_of(layout):

@@ -13,6 +13,7 @@ from cost_models.flops import full_attention_flop, hardware_flop, model_flop
 from cost_models.kept import host_bytes
 from cost_models.layout import Bools, Floats, Layout
 from cost_models.memory import PHASES, StepMemory
+from cost_models.network import Network
 from cost_models.plain_memory import PlainMemory
 from cost_models.rates import rates_for
 from cost_models.setting import Setting
@@ -127,9 +128,10 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
     Source: the laws of this package, each with its own.
     """
     whole: EstimateTable | None = None
+    network = Network.of(Layout(setting, table), rates_for(setting))
     for start in range(0, max(len(table), 1), CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        part = _chunk(setting, table.take(rows))
+        part = _chunk(setting, table.take(rows), network.rows(rows))
         if len(part) == len(table):
             return part
         whole = whole or part.like(len(table))
@@ -138,11 +140,10 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
     return whole
 
 
-def _chunk(setting: Setting, table: StrategyTable) -> EstimateTable:
-    layout = Layout(setting, table)
-    rates = rates_for(setting)
+def _chunk(setting: Setting, table: StrategyTable, network: Network) -> EstimateTable:
+    layout, rates = Layout(setting, table), network.rates
     memory, total, phase = memory_law(layout).parts()
-    times = StepTime(layout, rates).parts()
+    times = StepTime(layout, rates, network).parts()
     step = sum(times.values(), start=np.zeros(len(table)))
     allowance = allowance_bytes(layout) + pool_slack_bytes(layout, total)
     scale = 1e-12 / (step * layout.devices)

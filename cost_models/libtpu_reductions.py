@@ -8,6 +8,7 @@ every direction. Either way the executable has no start and done of it, as it ha
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -96,13 +97,17 @@ def _share(layout: Layout) -> Floats | float:
 
 def _whole_slices(layout: Layout, hardware: HardwareSpec) -> Bools:
     """Rows whose devices are a slice, or a block of one, of which ``sums_everywhere`` is true."""
-    devices = layout.table.devices
-    if hardware.devices_per_chip != 1:
-        return np.zeros(len(devices), dtype=np.bool_)
-    return np.isin(devices, [count for count in map(int, np.unique(devices)) if _is_summed(hardware, count)])
-
-
-def _is_summed(hardware: HardwareSpec, devices: int) -> bool:
     assert hardware.torus is not None
-    block = sub_torus(devices, hardware.torus) if devices <= hardware.domain_size else None
+    beyond = hardware.domain_size + 1
+    devices = np.minimum(layout.table.devices, beyond)
+    summed = np.zeros(beyond + 1, dtype=np.bool_)
+    if hardware.devices_per_chip == 1:
+        counts = np.flatnonzero(np.bincount(devices)[:beyond])
+        summed[counts] = [_is_summed(hardware.torus, int(count)) for count in counts]
+    return summed[devices]
+
+
+@cache
+def _is_summed(torus: tuple[int, ...], devices: int) -> bool:
+    block = sub_torus(devices, torus)
     return block is not None and sums_everywhere(block)

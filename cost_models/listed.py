@@ -47,7 +47,7 @@ def listed_seconds(setting: Setting, strategy: Strategy, uses: Sequence[Collecti
         backend = use.backend if use.backend in BACKENDS else strategy.backend
         if backend not in networks:
             table = StrategyTable.from_strategies([strategy.model_copy(update={"backend": backend})])
-            networks[backend] = Network(Layout(setting, table), rates)
+            networks[backend] = Network.of(Layout(setting, table), rates)
         size, calls = np.array([float(use.bytes)]), np.array([float(use.calls)])
         term = Term(use.op, axes, use.purpose or "listed", size, calls, "exposed")
         total += float(use.calls * networks[backend].seconds(term)[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -269,32 +270,45 @@ def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRat
 class Network:
     """Costs of collectives between one table's devices; each kind of group is placed and priced once a distinct placement."""
 
-    layout: Layout
+    places: Places
     rates: Rates
     _spans: dict[Group, Span] = field(default_factory=dict)
     _costs: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
+    """Of the placements, as ``_spans``."""
+    _spread: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
+    """Of the rows."""
 
-    @cached_property
-    def _places(self) -> Places:
-        return distinct_places(self.layout)
+    @classmethod
+    def of(cls, layout: Layout, rates: Rates) -> Self:
+        """The network of a table."""
+        return cls(distinct_places(layout), rates)
+
+    def rows(self, rows: slice) -> Self:
+        """Costs in a part of the table; what is placed and priced for one part is so for all."""
+        return replace(self, places=self.places.rows(rows), _spread={})
 
     def span(self, term: Term) -> Span:
         """Where the groups of ``term`` lie, in each row."""
-        placed, spread = self._span(term), self._places.spread
+        placed, spread = self._span((term.axes, term.part)), self.places.spread
         return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
 
-    def _span(self, term: Term) -> Span:
-        group = (term.axes, term.part)
+    def _span(self, group: Group) -> Span:
         if group not in self._spans:
-            self._spans[group] = part_of(self._places.layout, span_of(self._places.layout, term.axes), term.part)
+            axes, part = group
+            self._spans[group] = part_of(self.places.layout, span_of(self.places.layout, axes), part)
         return self._spans[group]
+
+    def _cost(self, op: str, group: Group) -> CallCost:
+        if (op, group) not in self._costs:
+            hardware = self.places.layout.setting.hardware
+            self._costs[op, group] = call_cost(op, self._span(group), hardware=hardware, rates=self.rates)
+        return self._costs[op, group]
 
     def seconds(self, term: Term) -> Floats:
         """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
         op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no rate of its own is known
         key = (op, (term.axes, term.part))
-        if key not in self._costs:
-            cost = call_cost(op, self._span(term), hardware=self.layout.setting.hardware, rates=self.rates)
-            spread = self._places.spread
-            self._costs[key] = CallCost(spread(cost.latency_s), spread(cost.seconds_per_byte))
-        return self._costs[key].seconds(term.bytes if term.moved is None else term.moved)
+        if key not in self._spread:
+            cost, spread = self._cost(*key), self.places.spread
+            self._spread[key] = CallCost(spread(cost.latency_s), spread(cost.seconds_per_byte))
+        return self._spread[key].seconds(term.bytes if term.moved is None else term.moved)

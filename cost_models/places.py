@@ -28,6 +28,11 @@ class Places:
         """A column of the placements as one of the table's rows."""
         return column if self.index is None else column[self.index]
 
+    def rows(self, rows: slice) -> Places:
+        """The same placements, for a part of the table."""
+        index = np.arange(len(self.layout.table)) if self.index is None else self.index
+        return Places(self.layout, index[rows])
+
 
 def distinct_places(layout: Layout) -> Places:
     """Find the rows that place groups alike.

@@ -36,7 +36,7 @@ def product_pass_seconds(setting: Setting, table: StrategyTable, *, feed_forward
     Ignores the activation between the products. Source: docs/step.md; cost_models.ring_matmul.
     """
     layout, rates = Layout(setting, table), rates_for(setting)
-    network = Network(layout, rates)
+    network = Network.of(layout, rates)
     seconds = {(term.op, term.purpose): network.seconds(term) for term in terms_of(layout) if term.purpose.startswith("stream")}
     ring = RingMatmul(layout, rates, seconds["collective-permute", STREAM_RING])
 

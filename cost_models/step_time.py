@@ -57,11 +57,17 @@ class StepTime(StepWork):
     All but ``parts`` are of layers that are alike.
     """
 
+    shared: Network | None = None
+    """The table's network, where somebody has priced it; made here otherwise."""
+
     @cached_property
     def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
         """Collectives that some row has, with the time of one call."""
-        network = Network(self.layout, self.rates)
-        return [(term, network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
+        return [(term, self._network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
+
+    @cached_property
+    def _network(self) -> Network:
+        return self.shared or Network.of(self.layout, self.rates)
 
     @cached_property
     def _by_purpose(self) -> dict[str, Floats]:
@@ -201,7 +207,7 @@ class StepTime(StepWork):
         total = self._of("gradients")
         if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
             return total
-        kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates)._kinds
+        kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
         backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
         return behind_backward_seconds(total, backward, layers=float(sum(kind.layout.setting.model.layers for kind in kinds)))
 
@@ -278,7 +284,7 @@ class StepTime(StepWork):
     def _kinds(self) -> tuple[StepTime, ...]:
         """The times of each kind of layers, the first with what lies outside them; itself where all are alike."""
         parts = self.layout.parts
-        return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates) for part in parts)
+        return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates, self._network) for part in parts)
 
     def parts(self) -> dict[str, Floats]:
         """Seconds a step by ``TIME_PARTS``, of all kinds of layers; the step is their sum."""

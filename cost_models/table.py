@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Self, get_args
 
 import numpy as np
@@ -102,7 +103,7 @@ class StrategyTable:
     def __len__(self) -> int:
         return int(self.data.shape[0])
 
-    @property
+    @cached_property
     def devices(self) -> Ints:
         """Devices that each strategy's mesh takes, shape ``[n]``."""
         product: Ints = self.data * self.fsdp * self.context * self.tensor * self.expert

@@ -60,7 +60,7 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
     if strategy.sampling is not None:
         return ()
     layout = Layout(setting, StrategyTable.from_strategies([strategy]))
-    network = Network(layout, rates_of(setting.hardware))
+    network = Network.of(layout, rates_of(setting.hardware))
     found = []
     for term in terms_of(layout):
         calls = round(float(term.calls[0]))

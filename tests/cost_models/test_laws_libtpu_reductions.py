@@ -93,7 +93,7 @@ def test_a_cube_sums_a_table_over_its_three_links():
     """V D in fp32 is 128256 x 4096 x 4 = 2.101e9 bytes; 2 x 7/8 of it over three links of 90 GB/s take 13.62 ms."""
     here = setting("tpu-v5p-16")
     layout = Layout(here, StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), backend="ici")]))
-    network = Network(layout, rates_for(here))
+    network = Network.of(layout, rates_for(here))
     (summed,) = [term for term in terms_of(layout) if term.purpose == "tables" and term.op == "all-reduce"]
     assert network.seconds(summed)[0] == pytest.approx(13.62e-3, rel=0.01)
 
@@ -110,7 +110,7 @@ def test_nothing_hides_a_reduction_on_tpu_and_products_hide_one_of_another_progr
         assert found == [schedule]
     layout = Layout(here, table)
     waits = sum(
-        float((term.calls * Network(layout, rates_for(here)).seconds(term))[0])
+        float((term.calls * Network.of(layout, rates_for(here)).seconds(term))[0])
         for term in terms_of(layout)
         if term.op == "reduce-scatter"
     )

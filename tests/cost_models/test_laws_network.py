@@ -61,7 +61,7 @@ def flat_rates(rates: Rates) -> Rates:
 def seconds(setting, strategy, *, op, axes, size):
     layout = placed(setting, strategy)
     term = Term(op, axes, "test", np.array([float(size)]), np.array([1.0]), "exposed")
-    return float(Network(layout, flat_rates(rates_of(setting.hardware))).seconds(term)[0])
+    return float(Network.of(layout, flat_rates(rates_of(setting.hardware))).seconds(term)[0])
 
 
 def test_within_a_node_by_hand(toy):
@@ -107,5 +107,5 @@ def test_published_all_gather_of_8_h100(toy):
     # nccl-tests by aiconfigurator: 512 MiB gathered over 8 H100 at 308 GB/s bus bandwidth: 1.525 ms; the fit is 15 % there
     layout = placed(toy, Strategy(mesh=Mesh(fsdp=8)))
     term = Term("all-gather", ("fsdp",), "test", np.array([2.0**29]), np.array([1.0]), "exposed")
-    time = Network(layout, rates_of(toy.hardware)).seconds(term)
+    time = Network.of(layout, rates_of(toy.hardware)).seconds(term)
     assert time[0] == pytest.approx(2**29 * 7 / 8 / 308e9, rel=0.2)

@@ -33,9 +33,9 @@ def test_remat_and_microbatches_share_a_place(layout):
 
 def test_costs_are_those_of_each_row_alone(layout):
     rates = rates_for(layout.setting)
-    together = Network(layout, rates)
+    together = Network.of(layout, rates)
     short = Layout(layout.setting, layout.table.take(slice(0, FEWEST_ROWS - 1)))
-    alone = Network(short, rates)
+    alone = Network.of(short, rates)
     assert distinct_places(short).index is None
     for whole, term in zip(terms_of(layout), terms_of(short), strict=True):
         assert np.array_equal(together.seconds(whole)[: FEWEST_ROWS - 1], alone.seconds(term))
