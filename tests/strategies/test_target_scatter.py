@@ -22,6 +22,13 @@ def test_a_head_with_awkward_columns_is_scattered_as_tiles():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("columns", [32064, 16032])
+def test_columns_that_fill_no_tile_are_scattered_by_rows(columns):
+    """A quarter and an eighth of Llama 3's vocabulary: 250.5 and 125.25 tiles."""
+    assert scattered("tpu-v5e-8", (4096, columns), tiles=True) == [("reduce-scatter", 4 * 4096 * columns)]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["tpu-v5p-8", "tpu-v5p-16", "tpu-v5p-64", "tpu-v4-16", "tpu-v5e-8", "tpu-v5e-16", "tpu-v6e-32"]
 )
