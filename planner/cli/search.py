@@ -106,15 +106,18 @@ def command(**options: Any) -> int:
     kind = Shared if study else Store
     store = None if stage == "modelled" else kind.open(study or folder.study_url, request.identity)
     limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
-    bench = Bench(request, toolchain, limits, store)
+    bench, interrupted = Bench(request, toolchain, limits, store), False
     with ProgressWatcher(stderr_console()) as watcher:
         result = search(bench, Effort(stage, parsed.survivors), watcher)
         if budget is not None:
-            _save(result, folder, request, toolchain)  # what there is, should the tuning be interrupted
+            _save(result, folder, request, toolchain)  # what there is, should the tuning be killed
             watcher.stage("tuning", budget.trials)
             tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url, watch=watcher.tried)
             result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
+            interrupted = tuned.interrupted
     _save(result, folder, request, toolchain)
+    if interrupted:
+        raise KeyboardInterrupt
     _print(result, folder, output=parsed.output, price=parsed.price)
     if stage != "modelled" or parsed.out:
         page = leave_report(folder.path, parsed.price)

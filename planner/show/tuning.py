@@ -12,14 +12,22 @@ SHOWN = 12
 
 
 def tuning_view(history: Sequence[Mapping[str, Any]]) -> Table:
-    """What improved, and the last of the others; the run's result.json has all."""
+    """What improved or is on the front, and the last of the others; the run's result.json has all."""
     counts = Counter(str(one["outcome"]) for one in history)
     title = f"Tuning: {len(history)} trials: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+    title += "; * on the front of step time, memory and devices" * any(one.get("pareto") for one in history)
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
     for name in ("trial", "got to", "outcome", "strategy and what came of it"):
         table.add_column(name)
-    improved = [one for one in history if one["outcome"] == "improved"]
-    others = [one for one in history if one["outcome"] != "improved"][-max(0, SHOWN - len(improved)) :]
-    for one in sorted([*improved, *others], key=lambda one: int(one["number"])):
-        table.add_row(str(one["number"]), str(one["rung"]), str(one["outcome"]), f"{one['strategy']}: {one['says']}")
+    for one in _shown(history):
+        outcome = str(one["outcome"]) + " *" * bool(one.get("pareto"))
+        table.add_row(str(one["number"]), str(one["rung"]), outcome, f"{one['strategy']}: {one['says']}")
     return table
+
+
+def _shown(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """In order: what improved or is on the front, and as many of the last others as there is room for."""
+    told = [one for one in history if one["outcome"] == "improved" or one.get("pareto")]
+    others = [one for one in history if one not in told]
+    room = max(0, SHOWN - len(told))
+    return sorted([*told, *(others[-room:] if room else [])], key=lambda one: int(one["number"]))

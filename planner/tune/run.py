@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from lcplan.units import format_bytes, format_seconds
 from planner.analyse import setting_of
 from planner.bench import Bench
 from planner.candidate import Candidate, rank
+from planner.measure.job import STEP
 from planner.request import Stage
 from planner.screen import broken_rules
 from planner.single import price
@@ -93,6 +96,8 @@ class Tuned:
 
     candidates: tuple[Candidate, ...]
     history: tuple[dict[str, Any], ...]
+    interrupted: bool = False
+    """Whether somebody ended it by hand before its budget was used up."""
 
 
 def tune(
@@ -101,27 +106,36 @@ def tune(
     """Try knobs around the meshes of the best ``candidates`` until the budget is used up.
 
     What the model ranks best is tried first. A trial is priced, then compiled where it is worth it, then timed where it fits
-    and ``stage`` says so. ``watch`` sees each trial that ends.
+    and ``stage`` says so. ``watch`` sees each trial that ends. What an earlier run kept is among the candidates again.
     """
     fitting = [one for one in rank(list(candidates), bench.request.objective) if one.best.fits]
     if not fitting:
         return Tuned(tuple(candidates), ())
     bases = tuple({one.strategy.mesh: one.strategy for one in reversed(fitting)}.values())[::-1][:MESHES]
     space = TuningSpace(bases, bench.request, bench.toolchain.jax or "0", measured=stage != "modelled")
-    found = {one.strategy: one for one in candidates}
+    trying, interrupted = _Trying(bench, stage, {one.strategy: one for one in candidates}), False
     with talking_to(url):
-        study = _open(canonical_url(url))
+        study = _open(canonical_url(url), _name(bench, stage))
+        trying.recall(study.tried())
         for candidate in fitting:  # their compiles are there already, and the sampler starts from what is known
             study.enqueue(space.parameters_of(candidate.strategy))
-        for tried in _trials(study, space, _Trying(bench, stage, found), budget=budget):
-            if tried.candidate is not None and tried.outcome in ("improved", "kept"):
-                found[tried.candidate.strategy] = tried.candidate
-            watch(tried)
+        try:
+            for tried in _trials(study, space, trying, budget=budget):
+                watch(tried)
+        except KeyboardInterrupt:  # what was found so far is worth a plan
+            interrupted = True
         history = tuple(study.history())
-    return Tuned(tuple(rank(list(found.values()), bench.request.objective)), history)
+    return Tuned(tuple(rank(list(trying.found.values()), bench.request.objective)), history, interrupted)
 
 
-def _open(url: str) -> _Study:
+def _name(bench: Bench, stage: Stage) -> str:
+    """One study for each request and stage, and what measures: a law's seconds and a clock's are not held together."""
+    measures = [STEP.version, dict(bench.toolchain.versions)] if stage != "modelled" else []
+    facts = [bench.request.identity, measures]
+    return f"{STUDY}-{stage}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]}"
+
+
+def _open(url: str, name: str) -> _Study:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -129,7 +143,7 @@ def _open(url: str) -> _Study:
     storage = open_storage(url)
     directions = ["minimize"] * 3  # step time, memory, devices
     return _Study(
-        optuna.create_study(study_name=STUDY, storage=storage, sampler=sampler, directions=directions, load_if_exists=True)
+        optuna.create_study(study_name=name, storage=storage, sampler=sampler, directions=directions, load_if_exists=True)
     )
 
 
@@ -150,13 +164,26 @@ def _trials(study: _Study, space: TuningSpace, trying: _Trying, *, budget: Budge
 
 @dataclass(frozen=True)
 class _Trying:
-    """How far each trial goes."""
+    """How far each trial goes; ``found`` has what was worth keeping."""
 
     bench: Bench
     stage: Stage
     found: dict[Strategy, Candidate]
 
+    def recall(self, tried: Mapping[Strategy, Objectives]) -> None:
+        """Candidates again of what an earlier run kept; the bench has their measurements."""
+        for strategy, values in tried.items():
+            if values is not None and strategy not in self.found:
+                self.found[strategy] = self._measured(price(self.bench.request, strategy))
+
     def attempt(self, number: int, strategy: Strategy) -> TunedTrial:
+        """Try one strategy, and keep it where it fits by the best that is known of it."""
+        tried = self._tried(number, strategy)
+        if tried.candidate is not None and tried.outcome in ("improved", "kept"):
+            self.found[strategy] = tried.candidate
+        return tried
+
+    def _tried(self, number: int, strategy: Strategy) -> TunedTrial:
         """Rules, price, compile, time: as far as it is worth it."""
 
         def ends(rung: str, outcome: Outcome, says: str, candidate: Candidate | None = None) -> TunedTrial:
@@ -167,24 +194,36 @@ class _Trying:
             return ends("rules", "rejected", broken[0])
         best = self._best()
         candidate = self.found.get(strategy) or price(self.bench.request, strategy)
-        modelled, limit = candidate.estimate["step_s"], WORTH_COMPILING * best.estimate["step_s"]
         if not candidate.estimate["fits"]:
             return ends("modelled", "pruned", "does not fit by the model", candidate)
-        if modelled > limit:
-            return ends("modelled", "pruned", f"{modelled / best.estimate['step_s']:.2f} times the best one's model", candidate)
+        modelled = self._cost(candidate, candidate.estimate["step_s"]) / self._cost(best, best.estimate["step_s"])
+        if modelled > WORTH_COMPILING:
+            return ends("modelled", "pruned", f"{modelled:.2f} times the best one's model{self._by}", candidate)
         candidate = self._measured(candidate)
         top = candidate.best
         if not candidate.usable:
             return ends(top.rung, "failed", self._error(candidate), candidate)
         if not top.fits:
             return ends(top.rung, "pruned", f"{format_bytes(top.memory_bytes)} as compiled do not fit", candidate)
-        known = best.best
-        change = f"{format_seconds(top.step_s)}, {top.step_s / known.step_s:.3f} times {best.strategy.label}"
-        better = top.step_s < known.step_s and candidate.strategy != best.strategy
-        return ends(top.rung, "improved" if better else "kept", change, candidate)
+        ratio = self._cost(candidate, top.step_s) / self._cost(best, best.best.step_s)
+        change = f"{format_seconds(top.step_s)}, {ratio:.3f} times {best.strategy.label}{self._by}"
+        return ends(top.rung, "improved" if ratio < 1 and strategy != best.strategy else "kept", change, candidate)
+
+    @property
+    def _by_device(self) -> bool:
+        return self.bench.request.objective == "tokens_per_s_per_device"
+
+    @property
+    def _by(self) -> str:
+        """By what two are held against each other, where it is not the step."""
+        return " in device-seconds" if self._by_device else ""
+
+    def _cost(self, candidate: Candidate, step_s: float) -> float:
+        """What the objective makes small: seconds of a step, or of all of its devices together."""
+        return step_s * (candidate.strategy.devices if self._by_device else 1)
 
     def _best(self) -> Candidate:
-        return rank(list(self.found.values()), "step_s")[0]
+        return rank(list(self.found.values()), self.bench.request.objective)[0]
 
     def _measured(self, candidate: Candidate) -> Candidate:
         if self.stage != "modelled" and candidate.compiled is None:

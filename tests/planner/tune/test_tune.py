@@ -14,7 +14,7 @@ from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import probe
 from planner.request import SearchRequest
 from planner.single import price
-from planner.tune import Budget, tune
+from planner.tune import Budget, run, tune
 from planner.tune.knobs import TuningSpace
 
 HARDWARE = catalog.hardware("gb200-nvl72")
@@ -63,6 +63,58 @@ def test_an_interrupted_run_goes_on_with_what_is_left_of_its_trials(bench, tmp_p
     tune(bench, [start], Budget(trials=5), stage="modelled", url=url(tmp_path))
     tuned = tune(bench, [start], Budget(trials=8), stage="modelled", url=url(tmp_path))
     assert [one["number"] for one in tuned.history] == list(range(8))
+
+
+def test_what_an_earlier_run_found_is_not_lost_to_a_later_one(bench, tmp_path):
+    """The same command again, its budget used up, has the same winner; a run with more trials goes on from it."""
+    start = price(REQUEST, START)
+    first, again = (tune(bench, [start], Budget(trials=14), stage="modelled", url=url(tmp_path)) for _ in range(2))
+    assert first.candidates[0].strategy != START
+    assert [one.strategy for one in again.candidates] == [one.strategy for one in first.candidates]
+    assert again.history == first.history
+    more = tune(bench, [start], Budget(trials=16), stage="modelled", url=url(tmp_path))
+    assert more.candidates[0].best.step_s <= first.candidates[0].best.step_s
+
+
+def test_ctrl_c_keeps_what_was_found_before_it(bench, tmp_path):
+    def stop(tried):
+        if tried.number == 9:
+            raise KeyboardInterrupt
+
+    start = price(REQUEST, START)
+    tuned = tune(bench, [start], Budget(trials=14), stage="modelled", url=url(tmp_path), watch=stop)
+    assert tuned.interrupted
+    assert len(tuned.history) == 10
+    kept = {one["strategy"] for one in tuned.history if one["outcome"] in ("improved", "kept")}
+    assert {f"{one.strategy.label} loss_chunk_tokens={one.strategy.loss_chunk_tokens}" for one in tuned.candidates} == kept
+    rest = tune(bench, [start], Budget(trials=14), stage="modelled", url=url(tmp_path))
+    assert not rest.interrupted
+    assert [one["number"] for one in rest.history] == list(range(14))
+
+
+def test_tokens_a_device_are_tuned_where_they_are_asked_for(bench, tmp_path):
+    """64 devices take a shorter step than 32, and more device-seconds: the trials that count are those of the 32."""
+    request = REQUEST.model_copy(update={"objective": "tokens_per_s_per_device", "devices": None})
+    wide = START.model_copy(update={"mesh": Mesh(data=2, context=16, tensor=2), "microbatches": 8})
+    both = [price(request, one) for one in (START, wide)]
+    assert both[1].best.step_s < both[0].best.step_s / 1.5
+    tuned = tune(replace(bench, request=request), both, Budget(trials=10), stage="modelled", url=url(tmp_path))
+    improved = [one for one in tuned.history if one["outcome"] == "improved"]
+    assert any(one["strategy"].startswith(START.mesh.label) for one in improved)
+    assert all(" in device-seconds" in one["says"] for one in improved)
+    by_label = {f"{one.strategy.label} loss_chunk_tokens={one.strategy.loss_chunk_tokens}": one for one in tuned.candidates}
+    device_seconds = [by_label[one["strategy"]].strategy.devices * one["step_s"] for one in improved]
+    assert device_seconds == sorted(device_seconds, reverse=True)
+    assert device_seconds[-1] < 32 * both[0].best.step_s
+
+
+def test_another_request_or_stage_has_trials_of_its_own(bench, tmp_path):
+    start = price(REQUEST, START)
+    tune(bench, [start], Budget(trials=5), stage="modelled", url=url(tmp_path))
+    other = REQUEST.model_copy(update={"workload": Workload(seq_len=2**17, global_batch=16)})
+    tuned = tune(replace(bench, request=other), [price(other, START)], Budget(trials=3), stage="modelled", url=url(tmp_path))
+    assert len(tuned.history) == 3
+    assert {run._name(bench, stage) for stage in ("modelled", "compiled", "timed")} != {run._name(bench, "modelled")}
 
 
 def test_filters_bind_and_numerics_stay(bench, tmp_path):
