@@ -239,7 +239,17 @@ def workload_options(command: F) -> F:
 
 
 def knob_options(command: F) -> F:
-    """A filter for each axis and knob."""
+    """A filter for each axis and knob; given several times, all of its values count."""
+    before = len(getattr(command, "__click_params__", ()))
     for option in reversed([*_KNOBS, *_LAYOUTS]):
         command = option(command)
+    for parameter in command.__click_params__[before:]:  # type: ignore[attr-defined]
+        parameter.multiple, parameter.callback = True, _together
     return command
+
+
+def _together(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> str | tuple[Any, ...] | None:
+    """What every mention of a filter says, as one mention would; None where it was left out."""
+    if all(isinstance(value, str) for value in values):
+        return ",".join(values) if values else None
+    return tuple(one for value in values for one in value)

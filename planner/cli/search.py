@@ -96,7 +96,7 @@ def command(**options: Any) -> int:
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed)
-    study = canonical_url(parsed.study) if parsed.study else None
+    study = canonical_url(parsed.study) if parsed.study is not None else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
     stage = parsed.stages or default_stage(request)

@@ -20,7 +20,7 @@ from planner.measure.job import STEP, Program
 from planner.measure.pool import PoolLimits
 from planner.measure.process import clean_environment
 from planner.measure.toolchain import Toolchain, probe
-from planner.study.location import shown
+from planner.study.location import GRACE_S, LEAST_GRACE_S, shown
 from planner.study.shared import POLL_S, Crew, Shared
 
 EPILOG = """\b
@@ -50,7 +50,11 @@ class WorkerOptions(Frozen):
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--wait", type=click.IntRange(1), default=60, show_default=True, help="End after so many idle seconds.")
 @click.option(
-    "--grace", type=click.IntRange(2), default=60, show_default=True, help="Take over a job after so many silent seconds."
+    "--grace",
+    type=click.IntRange(LEAST_GRACE_S),
+    default=GRACE_S,
+    show_default=True,
+    help="Take over a job after so many silent seconds.",
 )
 @click.option(
     "--devices-per-process",

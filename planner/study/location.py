@@ -16,6 +16,10 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 """The drivers of the extras, where a URL names none."""
 GRACE_S = 60
 """A job whose worker gave no heartbeat for this long is somebody else's."""
+BEAT_S = 2
+"""How often a worker says that it lives, whatever its own grace is: others have theirs."""
+LEAST_GRACE_S = 5
+"""Two heartbeats may be missed."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10
@@ -91,7 +95,7 @@ def _open_database(url: str, *, grace_s: int) -> Any:
         return RDBStorage(
             url,
             engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True},
-            heartbeat_interval=max(1, grace_s // 4),
+            heartbeat_interval=BEAT_S,
             grace_period=grace_s,
         )
 

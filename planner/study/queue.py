@@ -67,9 +67,9 @@ class Queue:
         for trial in self._oldest().values():
             if trial.state != TrialState.WAITING or not wanted(trial.user_attrs):
                 continue
+            self.beat(trial._trial_id)  # before: who dies right after it took a job without a heartbeat is never missed
             if not self._set(trial._trial_id, TrialState.RUNNING):
                 continue
-            self.beat(trial._trial_id)
             held = Held(trial._trial_id, trial.user_attrs)
             if self._oldest()[trial.user_attrs["key"]].number == trial.number:
                 return held

@@ -7,6 +7,7 @@ import click
 import pytest
 
 from planner.cli.main import COMMANDS, cli
+from planner.cli.options import Several
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,3 +37,19 @@ def test_every_command_and_option_is_documented(name):
     assert all(isinstance(parameter, click.Argument) or parameter.help for parameter in command.params), (
         "an option without help"
     )
+
+
+def test_every_value_of_a_knob_is_documented():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    table = page.split("## Options of a request")[1].split("\n## ")[0]
+    rows = {
+        option: line for line in table.splitlines() for option in re.findall(r"`(--[\w-]+)[^`]*`", line[: line.find("|", 1)])
+    }
+    command = cli.get_command(click.Context(cli), "search")
+    assert command is not None
+    knobs = {parameter.opts[0]: parameter.type for parameter in command.params if isinstance(parameter.type, Several)}
+    assert len(knobs) > 10
+    missing = {
+        name: [one for one in kind.known if not re.search(rf"\b{one}\b(?!-)", rows[name])] for name, kind in knobs.items()
+    }
+    assert {name: absent for name, absent in missing.items() if absent} == {}

@@ -44,6 +44,7 @@ CASES = [
     (_with(SEARCH, backend="ici"), "--backend ici: gb200-nvl72 has", "nccl"),
     (_with(SEARCH, mesh="contxt=8"), "contxt", "context"),
     (_with(SEARCH, study="ftp://x"), "ftp://x", "sqlite:///FILE"),
+    (_with(SEARCH, study=""), "study '' is no storage", "sqlite:///FILE"),
     (_with(SEARCH, toolchain="no/such/python"), "no/such/python", "path of an executable"),
     (_with(SEARCH, tune="many"), "--tune 'many' is no budget", "5min"),
     (

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from lcplan.errors import BadInputError, StageFailedError
-from planner.study.location import open_storage
+from planner.study.location import LEAST_GRACE_S, open_storage
 from planner.study.shared import Shared
 
 TESTS = Path(__file__).parents[1]
@@ -114,7 +114,7 @@ def _trials(url: str) -> list[Any]:
 
 
 def test_three_workers_one_killed_every_job_once(postgresql: str) -> None:
-    options = ("worker", "--study", postgresql, "--grace", "4", "--wait", "15")
+    options = ("worker", "--study", postgresql, "--grace", "5", "--wait", "15")
     with ExitStack() as stack:
         search = _start(stack, SEARCH, postgresql, 12, 0)
         first = _start(stack, WORKER, *options)
@@ -191,5 +191,26 @@ def test_no_study_yet(tmp_path: Path) -> None:
         Shared.join("redis://somewhere/0")
 
 
-def test_storages_have_heartbeats(tmp_path: Path) -> None:
-    assert open_storage(f"sqlite:///{tmp_path}/study.db", grace_s=40).get_heartbeat_interval() == 10
+@pytest.mark.parametrize("grace_s", [LEAST_GRACE_S, 40, 600])
+def test_heartbeats_are_as_often_whatever_a_workers_grace_is(tmp_path: Path, grace_s: int) -> None:
+    """A patient worker's job must not look dead to an impatient one."""
+    assert open_storage(f"sqlite:///{tmp_path}/study.db", grace_s=grace_s).get_heartbeat_interval() <= LEAST_GRACE_S / 2
+
+
+def test_a_worker_that_dies_in_the_moment_it_takes_a_job_has_lost_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = f"sqlite:///{tmp_path}/study.db"
+    queue = Shared.open(where, REQUEST).queue
+    queue.post({"key": "a", "purpose": "compile", "job": {"strategy": {}}})
+
+    def take_and_die(trial_id: int, state: Any) -> bool:
+        queue._storage.set_trial_state_values(trial_id, state)
+        raise SystemExit
+
+    monkeypatch.setattr(queue, "_set", take_and_die)
+    with pytest.raises(SystemExit):
+        queue.claim(lambda attributes: True)
+    later = Shared.join(where, grace_s=1)
+    assert later is not None
+    assert later.queue.open_jobs() == {"a": "RUNNING"}
+    _wait_for(lambda: later.queue.reap() or later.queue.open_jobs() == {}, 5)
+    assert later.queue.lost(0) == {"a": 1}
