@@ -53,8 +53,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     if len(given) > 1:
         raise BadInputError(f"--from-{' and --from-'.join(given)}: give one of them")
     name, file = next(iter(given.items()))
-    reader: Reader = import_module(f"planner.importers.{name}").read
-    imported = reader(file, options["devices"])
+    imported = _read(name, file, options)
     said = dict(imported.options)
     _agree(options, said, file=file)
     merged = options | said
@@ -62,6 +61,22 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     if trainer(name).whole_loss and merged["loss_chunk_tokens"] is None:
         merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
     return merged, imported
+
+
+def _read(name: str, file: str, options: dict[str, Any]) -> Imported:
+    """The file, for ``--devices``; a job on TPU slices takes all of them, and MaxText counts the slices itself."""
+    devices, slices = options["devices"], 1
+    if name != "maxtext":
+        reader: Reader = import_module(f"planner.importers.{name}").read
+        return reader(file, devices)
+    from lcplan import catalog
+    from planner.importers.maxtext import read
+
+    hardware = catalog.hardware(options["hw"]) if options["hw"] is not None else None
+    if hardware is not None and hardware.kind == "tpu":
+        devices = devices or hardware.devices
+        slices = max(1, devices // hardware.domain_size)
+    return read(file, devices, slices=slices)
 
 
 def _agree(options: dict[str, Any], said: dict[str, Any], *, file: str) -> None:

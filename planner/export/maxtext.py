@@ -17,7 +17,7 @@ from lcplan.strategy import AXIS_ORDERS
 from planner.export.interface import Launch, Written, run_name, title, yaml_scalar
 from planner.export.jax_environment import jax_environment
 from planner.trainers import Job, Translation
-from planner.trainers.maxtext import DECODER_BLOCKS, SAVED, SCHEMES, SPLASH_BLOCKS
+from planner.trainers.maxtext import DECODER_BLOCKS, SAVED, SCHEMES, SPLASH_BLOCKS, deals_in_pairs
 
 FILE = "maxtext.yml"
 MESH_AXES = (
@@ -179,8 +179,10 @@ def split_slices(job: Job) -> dict[str, int]:
 
 
 def _attention(job: Job) -> dict[str, Any]:
-    tpu, context = job.hardware.kind == "tpu", job.strategy.mesh.context
-    keys: dict[str, Any] = {"attention": "flash" if tpu else "cudnn_flash_te", "packing": job.workload.document_len is not None}
+    tpu, context, document = job.hardware.kind == "tpu", job.strategy.mesh.context, job.workload.document_len
+    keys: dict[str, Any] = {"attention": "flash" if tpu else "cudnn_flash_te", "packing": document is not None}
+    if document is not None and not tpu:  # Transformer Engine must know the most; the plan's documents are of one length
+        keys["max_segments_per_seq"] = -(-job.workload.seq_len // document)
     if job.strategy.attention_block:
         keys |= dict.fromkeys(SPLASH_BLOCKS, job.strategy.attention_block)
     if context == 1:
@@ -188,6 +190,8 @@ def _attention(job: Job) -> dict[str, Any]:
     strategy, balanced = SCHEMES[job.strategy.scheme]
     if tpu and strategy in ("ring", "ulysses"):
         keys |= {"use_tokamax_splash": True, "use_jax_splash": False, "dq_reduction_steps": 3}
+    if strategy == "all_gather":
+        balanced = deals_in_pairs(job)
     return keys | {"context_parallel_strategy": strategy, "context_parallel_load_balance": balanced}
 
 

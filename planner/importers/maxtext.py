@@ -34,6 +34,17 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "dataset_type": "tfds",
         "scan_layers": True,
         "capacity_factor": -1.0,
+        "use_tokamax_splash": False,
+        "use_jax_splash": False,
+        "dq_reduction_steps": 0,
+        "ring_scan_unroll": 1,
+        "context_parallel_reorder_strategy": "auto",
+        "max_segments_per_seq": -1,
+        "mtp_num_layers": 0,
+        "enable_dropout": True,
+        "dropout_rate": 0.0,
+        "attention_sink": False,
+        "quantization": "",
     }
 )
 """What base.yml of 0.2.5 says of the keys that lcplan reads and that have one default for every machine."""
@@ -70,8 +81,8 @@ UNPRICED = MappingProxyType(
 )
 
 
-def read(file: str, devices: int | None = None) -> Imported:
-    """What the configuration says.
+def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
+    """What the configuration says, for a job of so many devices in so many slices where that is known.
 
     Raises
     ------
@@ -81,7 +92,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     said, notes = _merged(Path(file), [])
     unknown = unknown_keys("maxtext", said)
     values = {**DEFAULTS, **said}
-    target = target_of(values, file=file, devices=devices)
+    target = target_of(values, file=file, devices=devices, slices=slices)
     sizes, more = mesh_sizes(values, target, file=file)
     options: dict[str, Any] = {"devices": target.devices, "mesh": mesh_text(sizes)} | target.hardware
     model, model_notes = model_of(said, file=file)

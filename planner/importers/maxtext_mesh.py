@@ -34,15 +34,17 @@ class Target:
     hardware: dict[str, str]
 
 
-def target_of(values: Mapping[str, Any], *, file: str, devices: int | None) -> Target:
+def target_of(values: Mapping[str, Any], *, file: str, devices: int | None, slices: int = 1) -> Target:
     """How many devices the configuration is for: by its topology, by ``--devices``, or by its own mesh.
+
+    ``slices`` are those of the hardware at hand; they count where neither the file nor its dcn axes say how many.
 
     Raises
     ------
     BadInputError
         Nothing says it and an axis is -1, or the mesh does not multiply to the devices that are given.
     """
-    slices = _slices(values, file=file)
+    slices = _slices(values, file=file, found=slices)
     topology = str(values.get("compile_topology") or "")
     hardware: dict[str, str] = {}
     if topology.startswith(("v", "tpu7x")):
@@ -68,14 +70,21 @@ def target_of(values: Mapping[str, Any], *, file: str, devices: int | None) -> T
     return Target(devices, slices, hardware)
 
 
-def _slices(values: Mapping[str, Any], *, file: str) -> int:
-    """Slices of the job; MaxText's -1 leaves them to what it finds, which is one here."""
-    name = next((name for name in ("num_slices", "compile_topology_num_slices") if values.get(name)), None)
-    return 1 if name is None or values[name] == -1 else whole(values[name], name, file=file)
+def _slices(values: Mapping[str, Any], *, file: str, found: int) -> int:
+    """Slices of the job: MaxText counts them where the file leaves them at -1, and its dcn axes must multiply to them."""
+    stated = [values[name] for name in ("num_slices", "compile_topology_num_slices") if values.get(name) not in (None, -1)]
+    if stated:
+        return whole(stated[0], "num_slices", file=file)
+    across = prod(size for size in _part(values, "dcn", file=file).values() if size != -1)
+    return across if across > 1 else found
 
 
 def mesh_sizes(values: Mapping[str, Any], target: Target, *, file: str) -> tuple[dict[str, int], list[str]]:
     """Sizes of lcplan's axes, and notes on axes that were joined."""
+    if target.devices % target.slices:
+        raise BadInputError(
+            f"{file}: {target.devices} devices are not {target.slices} slices of one size, which dcn axes make; fix one axis"
+        )
     inner = _filled(_part(values, "ici", file=file), target.devices // target.slices, what="ici", file=file)
     outer = _filled(_part(values, "dcn", file=file), target.slices, what="dcn", file=file)
     sizes = {axis: inner[axis] * outer[axis] for axis in AXES}
@@ -112,5 +121,6 @@ def _filled(sizes: dict[str, int], total: int, *, what: str, file: str) -> dict[
             f"{file}: {' and '.join(f'{what}_{axis}_parallelism' for axis in unset)} are both -1; MaxText fills one"
         )
     if total % known or (not unset and known != total):
-        raise BadInputError(f"{file}: its {what} axes multiply to {known}, which does not make {total} devices; fix one axis")
+        counted = "slices" if what == "dcn" else "devices a slice"
+        raise BadInputError(f"{file}: its {what} axes multiply to {known}, which does not make {total} {counted}; fix one axis")
     return sizes | dict.fromkeys(unset, total // known)

@@ -114,6 +114,15 @@ def extras(job: Job) -> list[Difference]:
                 why="the tensor axis splits activation_embed; as many bytes, an all-reduce where lcplan has a reduce-scatter",
             )
         )
+    if job.strategy.scheme == "all-gather" and job.strategy.mesh.context > 1 and not deals_in_pairs(job):
+        found.append(
+            Difference(
+                name="load-balance",
+                plan="each rank the same causal work",
+                trainer="contiguous chunks, the last works longest",
+                why="its balance needs an even context and 2 x context chunks; the laws price the balanced case",
+            )
+        )
     if job.micro_sequences * job.replicas < job.strategy.devices:
         sequences = job.micro_sequences * job.replicas
         found.append(
@@ -125,6 +134,12 @@ def extras(job: Job) -> list[Difference]:
             )
         )
     return found
+
+
+def deals_in_pairs(job: Job) -> bool:
+    """Whether MaxText can deal a sequence's chunks so that every context rank has a front and a back one."""
+    context = job.strategy.mesh.context
+    return context % 2 == 0 and job.workload.seq_len % (2 * context) == 0
 
 
 def _llama3_scaling(model: ModelSpec) -> tuple[float, float, float, int]:
@@ -151,12 +166,14 @@ def _say_ring_squared(setting: Setting, strategy: Strategy) -> str:
 
 
 def _zigzag_odd(setting: Setting, table: StrategyTable) -> Mask:
+    """Chunks are dealt in pairs (``reorder_sequence``), but for packed sequences on GPU, which are laid out in stripes."""
     zigzag = _ring(table) & (table.scheme == code("scheme", "ring-zigzag")) & (table.context % 2 == 1)
-    return zigzag if setting.hardware.kind == "tpu" else np.zeros(len(table), dtype=bool)
+    striped = setting.hardware.kind == "gpu" and getattr(setting.workload, "document_len", None) is not None
+    return np.zeros(len(table), dtype=bool) if striped else zigzag
 
 
 def _say_zigzag_odd(_: Setting, strategy: Strategy) -> str:
-    return f"MaxText's load-balanced ring on TPU needs an even context, not {strategy.mesh.context}; use scheme=ring"
+    return f"MaxText's load-balanced ring needs an even context, not {strategy.mesh.context}; use scheme=ring"
 
 
 def _ulysses(setting: Setting, table: StrategyTable) -> Mask:
@@ -207,13 +224,11 @@ def _say_across_slices(setting: Setting, strategy: Strategy) -> str:
 
 
 def documents_lost(job: Job) -> str | None:
-    """Over a context axis MaxText packs with some of its schemes only; its validator says so once data are read."""
-    if job.strategy.mesh.context == 1:
+    """Over a context axis on GPU MaxText packs with one of its schemes only; it says so once it starts."""
+    scheme = job.strategy.scheme
+    if job.strategy.mesh.context == 1 or job.hardware.kind != "gpu" or scheme == "ring-zigzag":
         return None
-    scheme, gpu = job.strategy.scheme, job.hardware.kind == "gpu"
-    if gpu and scheme != "ring-zigzag":
-        return f"on GPU MaxText packs sequences over context with a balanced ring alone, not with {scheme}"
-    return "MaxText packs sequences over context with all_gather and ring, not with ulysses" if scheme == "ulysses" else None
+    return f"on GPU MaxText packs sequences over context with a balanced ring alone, not with {scheme}"
 
 
 MAXTEXT = Trainer(

@@ -71,7 +71,11 @@ def test_a_plan_keeps_them(planned, tmp_path):
 def test_maxtext_packs(planned, tmp_path):
     document = planned("export", "run", "--to", "maxtext", "--format", "json").json
     assert "documents" not in [difference["name"] for difference in document["differences"]]
-    assert "packing: true" in (tmp_path / "run" / "maxtext" / "maxtext.yml").read_text()
+    written = yaml.safe_load((tmp_path / "run" / "maxtext" / "maxtext.yml").read_text())
+    planned_for = yaml.safe_load((tmp_path / "run" / "plan.yaml").read_text())["request"]["workload"]
+    assert written["packing"] is True
+    # configs/types.py: Transformer Engine and packing need the most documents of a sequence
+    assert written["max_segments_per_seq"] == planned_for["seq_len"] // 8192
 
 
 @pytest.mark.parametrize("trainer", ["megatron", "torchtitan", "accelerate"])

@@ -24,14 +24,23 @@ MEGATRON = (
 )
 
 
+TE = {"hardware": "gpu", "attention": "cudnn_flash_te", "max_segments_per_seq": 32}
+"""Over MAXTEXT on GPU, unless a case says otherwise."""
+SPLASH = {"attention": "flash", "use_tokamax_splash": True}
+ULYSSES = {**SPLASH, "context_parallel_strategy": "ulysses", "context_parallel_load_balance": False}
+RING = {**SPLASH, "context_parallel_strategy": "ring"}
+WHOLE = {"ici_context_parallelism": 1, "ici_fsdp_parallelism": 16}
+
+
 @pytest.fixture
 def maxtext(lcplan):
     """The refusals of a MaxText file with some keys changed."""
 
-    def _maxtext(hardware, **keys):
-        lines = [f"{key}: {json.dumps(value)}" for key, value in (MAXTEXT | keys).items() if value is not None]
+    def _maxtext(machine, **keys):
+        own = TE if machine == GPU else {}
+        lines = [f"{key}: {json.dumps(value)}" for key, value in (MAXTEXT | own | keys).items() if value is not None]
         Path("run.yml").write_text("\n".join(lines))
-        answer = lcplan("estimate", "--from-maxtext", "run.yml", *hardware, "--format", "json")
+        answer = lcplan("estimate", "--from-maxtext", "run.yml", *machine, "--format", "json")
         assert answer.code == 0, answer.err
         return answer.json["imported"]
 
@@ -52,42 +61,82 @@ def megatron(lcplan):
 
 
 @pytest.mark.parametrize(
-    ("hardware", "keys", "says"),
+    ("machine", "keys", "says"),
     [
         # AI-Hypercomputer/maxtext, utils/train_utils.py: what runs packed
         (GPU, {"packing": True}, "on GPU runs only as a balanced ring, not as all_gather"),
         (GPU, {"packing": None}, "packing (true unless set)"),
         (GPU, {"packing": True, "context_parallel_strategy": "ring", "context_parallel_load_balance": False}, "balanced ring"),
-        (
-            TPU,
-            {"packing": True, "context_parallel_strategy": "ulysses", "context_parallel_load_balance": False},
-            "with ulysses",
-        ),
-        (TPU, {"packing": True, "dataset_type": "synthetic"}, "refused for synthetic data"),
+        # configs/types.py and pull request 2600: Transformer Engine must know how many documents there are
+        (GPU, {**WHOLE, "packing": True, "max_segments_per_seq": None}, "needs max_segments_per_seq above 0, not -1"),
+        (TPU, {**WHOLE, "packing": True, "use_dpo": True}, "DPO takes no packed sequences"),
+        # issue 4476: documents attend to each other, and nothing says so
+        (GPU, {**WHOLE, "packing": True, "attention": "cudnn_flash_jax"}, "attends across the documents of a sequence unsaid"),
         # configs/types.py: Ulysses
-        (TPU, {"context_parallel_strategy": "ulysses"}, "needs context_parallel_load_balance: false"),
-        (GPU, {"context_parallel_strategy": "ulysses", "context_parallel_load_balance": False}, "Ulysses on TPU only"),
+        (TPU, {**SPLASH, "context_parallel_strategy": "ulysses"}, "needs context_parallel_load_balance: false"),
+        (GPU, ULYSSES, "Ulysses on TPU only"),
+        (TPU, ULYSSES | {"attention": None}, "the file has attention: autoselected; set attention: flash"),
+        (TPU, ULYSSES | {"use_jax_splash": True}, "the file has use_jax_splash: true"),
+        (TPU, ULYSSES | WHOLE, "ulysses on TPU needs a context axis above 1"),
+        (TPU, ULYSSES | {"model_name": "deepseek3-671b"}, "ulysses on TPU has no latent attention"),
+        # configs/types.py and pull requests 4266, 4537: the ring of TPU
+        (TPU, RING | {"attention": None, "use_tokamax_splash": None}, "autoselected, use_tokamax_splash: false; set attention"),
+        (TPU, RING | WHOLE, "ring on TPU needs a context axis above 1"),
+        (TPU, RING | {"dq_reduction_steps": 2}, "dq_reduction_steps=2 with ring on TPU; use 0 or 3"),
+        (TPU, RING | {"mtp_num_layers": 1}, "no multi-token prediction"),
+        (TPU, RING | {"dropout_rate": 0.1}, "ring on TPU has no dropout"),
+        (TPU, RING | {"attention_sink": True, "moba": True}, "ring on TPU has no MoBA, no attention sinks"),
+        (TPU, RING | {"model_name": "gemma2-9b"}, "no layers with a sliding window"),
+        (TPU, RING | {"model_name": "deepseek3-671b", "packing": True}, "with a ring of latent attention is refused"),
+        # layers/attention_op.py and pull request 1133: context on GPU is Transformer Engine's
+        (GPU, {"attention": "cudnn_flash_jax"}, "jax's cuDNN call refuses a split one"),
+        (GPU, {"attention": None}, "attention: autoselected on GPU takes whole sequences in their order"),
+        (GPU, {"model_name": "gemma2-9b"}, "a window of 4096 tokens, which over context on GPU runs only as a balanced ring"),
+        (GPU, {"model_name": "gpt-oss-20b"}, "Transformer Engine has no attention sinks over context"),
+        (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "with cudnn_flash_te or dot_product alone"),
+        # utils/max_utils.py: how a balanced batch is reordered; configs/types.py
+        (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, on GPU alone"),
+        (TPU, {"ring_scan_unroll": 16}, "is a ring's alone, not all_gather's"),
+        (TPU, {**WHOLE, "quantization": "fp8", "gradient_accumulation_steps": 4}, "gradient_accumulation_steps=4 is refused"),
+        (TPU, {"hardware": "gpu"}, "hardware: gpu, and tpu-v5p-32 is tpu; set hardware: tpu"),
         # configs/types.py: tiles of the vocabulary
         (GPU, {"num_vocab_tiling": 3}, "num_vocab_tiling=3 must divide per_device_batch_size x max_target_length = 131072"),
     ],
 )
-def test_maxtext_refuses(maxtext, hardware, keys, says):
-    assert any(says in text for text in maxtext(hardware, **keys)["refusals"])
+def test_maxtext_refuses(maxtext, machine, keys, says):
+    assert any(says in text for text in maxtext(machine, **keys)["refusals"])
 
 
 @pytest.mark.parametrize(
-    ("hardware", "keys"),
+    ("machine", "keys"),
     [
         (GPU, {}),
         (GPU, {"packing": True, "context_parallel_strategy": "ring"}),
+        (GPU, {"hardware": "gpu_multiprocess"}),
+        (GPU, {**WHOLE, "packing": True, "attention": "cudnn_flash_jax", "dataset_type": "synthetic"}),
         (TPU, {"packing": True}),
-        (TPU, {"context_parallel_strategy": "ulysses", "context_parallel_load_balance": False}),
-        (GPU, {"packing": True, "ici_context_parallelism": 1, "ici_fsdp_parallelism": 16}),
+        # utils/train_utils.py: packing is ignored for synthetic data, with a warning
+        (TPU, {"packing": True, "dataset_type": "synthetic"}),
+        (TPU, ULYSSES),
+        (TPU, ULYSSES | {"packing": True}),
+        (TPU, RING | {"packing": True, "ring_scan_unroll": 16, "dq_reduction_steps": 3}),
+        (TPU, {"attention": "dot_product", "dropout_rate": 0.1}),
+        (TPU, {"quantization": "fp8"}),
+        (GPU, {"packing": True, **WHOLE}),
         (GPU, {"num_vocab_tiling": 4}),
     ],
 )
-def test_maxtext_runs_the_nearest_neighbours(maxtext, hardware, keys):
-    assert maxtext(hardware, **keys)["refusals"] == []
+def test_maxtext_runs_the_nearest_neighbours(maxtext, machine, keys):
+    assert maxtext(machine, **keys)["refusals"] == []
+
+
+def test_an_odd_context_cannot_be_balanced(lcplan):
+    """utils/max_utils.py, ``reorder_sequence``: chunks are dealt in pairs."""
+    lines = [f"{key}: {json.dumps(value)}" for key, value in (MAXTEXT | {"ici_context_parallelism": 3}).items()]
+    Path("run.yml").write_text("\n".join(lines))
+    answer = lcplan("estimate", "--from-maxtext", "run.yml", "--hw", "tpu-v5p-32", "--devices", "12")
+    assert answer.code == 2
+    assert "context=3 must be even and 2 x context = 6 divide max_target_length=131072" in answer.err
 
 
 def test_unrolled_layers_are_told(maxtext):
@@ -176,3 +225,20 @@ def test_later_torchtitans_strategy_is_read(lcplan):
     )
     answer = lcplan("estimate", "--from-torchtitan", "a.toml", *GPU, "--format", "json")
     assert answer.json["candidate"]["strategy"]["scheme"] == "ulysses"
+
+
+def test_a_slice_is_taken_whole(lcplan):
+    """MaxText fills -1 from the devices it finds, and those of a slice named by its accelerator type are known."""
+    keys = MAXTEXT | {"ici_fsdp_parallelism": -1}
+    Path("run.yml").write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in keys.items()))
+    run = ("estimate", "--from-maxtext", "run.yml", "--format", "json")
+    one = lcplan(*run, "--hw", "tpu-v5p-32").json["candidate"]["strategy"]["mesh"]
+    two = lcplan(*run, "--hw", "tpu-v5p-32x2").json["candidate"]["strategy"]["mesh"]
+    assert (one["data"], one["fsdp"], one["context"]) == (1, 4, 4)
+    assert (two["data"], two["fsdp"], two["context"]) == (2, 4, 4)  # dcn_data_parallelism is -1
+    assert "give --devices" in lcplan(*run, "--hw", "dgx-h100x2").err
+    fixed = MAXTEXT | {"ici_fsdp_parallelism": 2}
+    Path("run.yml").write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in fixed.items()))
+    said = lcplan(*run, "--hw", "tpu-v5p-32")
+    assert said.code == 2
+    assert "its ici axes multiply to 8, which does not make 16 devices a slice" in said.err

@@ -150,3 +150,16 @@ def test_what_a_trainer_cannot_run_is_refused_with_the_reason(new_plan, trainer,
 def test_an_unknown_trainer_is_refused_with_the_nearest(named_plans):
     with pytest.raises(BadInputError, match="no trainer 'maxtxt'; did you mean 'maxtext'"):
         export_plan(named_plans["8b-8k-h100"], "maxtxt")
+
+
+def test_maxtext_balances_an_all_gather_only_where_chunks_pair(new_plan):
+    """utils/max_utils.py, ``reorder_sequence``: an odd context is refused when the first batch is made."""
+    sizes = {"batch": 1, "seq": 3 * 16384, "scheme": "all-gather"}
+    odd = export_plan(new_plan("llama3.2-3b", "dgx-h100", context=3, **sizes), "maxtext")
+    assert "context_parallel_load_balance: false" in odd.files["maxtext.yml"]
+    assert differences(odd)["load-balance"].difference.trainer == "contiguous chunks, the last works longest"
+    even = export_plan(new_plan("llama3.2-3b", "dgx-h100", context=6, **sizes), "maxtext")
+    assert "context_parallel_load_balance: true" in even.files["maxtext.yml"]
+    assert "load-balance" not in differences(even)
+    with pytest.raises(BadInputError, match="needs an even context, not 3"):
+        export_plan(new_plan("llama3.2-3b", "dgx-h100", context=3, **sizes | {"scheme": "ring-zigzag"}), "maxtext")

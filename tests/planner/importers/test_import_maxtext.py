@@ -122,7 +122,7 @@ def test_what_lcplan_cannot_read_is_refused(says, change, message):
 def test_minus_one_is_filled_from_the_devices(says):
     text = RUN.replace("ici_fsdp_parallelism: 1\n", "")  # base.yml's -1
     assert says(text, 64).options["mesh"] == "data=1,fsdp=2,context=16,tensor=2"
-    with pytest.raises(BadInputError, match="its ici axes multiply to 32, which does not make 48 devices"):
+    with pytest.raises(BadInputError, match="its ici axes multiply to 32, which does not make 48 devices a slice"):
         says(text, 48)
 
 
@@ -142,6 +142,23 @@ def test_the_topology_names_the_hardware(says):
 def test_slices_multiply_axes(says):
     text = RUN + "num_slices: 2\ndcn_data_parallelism: 2\n"
     assert says(text).options["mesh"] == "data=2,fsdp=1,context=16,tensor=2"
+
+
+def test_slices_are_counted_as_maxtext_counts_them(tmp_path):
+    """``num_slices`` is found at start: the dcn axes must multiply to it, and -1 among them is filled from it."""
+    file = tmp_path / "run.yml"
+    file.write_text(RUN + "dcn_data_parallelism: 2\n")
+    assert read(str(file)).options["mesh"] == "data=2,fsdp=1,context=16,tensor=2"
+    file.write_text(RUN.replace("ici_fsdp_parallelism: 1\n", "") + "dcn_fsdp_parallelism: 2\nnum_slices: -1\n")
+    assert read(str(file), 128).options["mesh"] == "data=1,fsdp=4,context=16,tensor=2"
+    file.write_text(RUN)  # base.yml's dcn_data_parallelism is -1: what is left of the slices
+    assert read(str(file), 64, slices=2).options["mesh"] == "data=2,fsdp=1,context=16,tensor=2"
+    file.write_text(RUN.replace("ici_fsdp_parallelism: 1\n", "") + "dcn_data_parallelism: 4\nnum_slices: 2\n")
+    with pytest.raises(BadInputError, match="its dcn axes multiply to 4, which does not make 2 slices"):
+        read(str(file), 64)
+    file.write_text(RUN.replace("ici_fsdp_parallelism: 1\n", "") + "dcn_data_parallelism: 3\n")
+    with pytest.raises(BadInputError, match="64 devices are not 3 slices of one size"):
+        read(str(file), 64)
 
 
 def test_a_base_beside_the_file_is_read_and_one_that_is_not_is_named(says, tmp_path):
