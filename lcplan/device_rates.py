@@ -7,11 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from lcplan.collective import Op
-from lcplan.figure import Figure
-from lcplan.frozen import Frozen
+from lcplan.figure import Figure, Rated
 
 
-class CallRate(Frozen):
+class CallRate(Rated):
     """Time of one call of a collective: ``latency_s + member_latency_s (n - 1) + moved bytes / oneway_bytes_per_s``."""
 
     latency_s: Figure
@@ -19,7 +18,7 @@ class CallRate(Frozen):
     oneway_bytes_per_s: Figure
 
 
-class DeviceRates(Frozen):
+class DeviceRates(Rated):
     """Achieved rates of one device, all devices of its domain at work; those that are absent are not known.
 
     Attention's are for heads of 128 features, and of the work that the kernel does: what a causal mask hides counts where it is

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lcplan.frozen import Frozen
 
@@ -18,3 +18,15 @@ class Figure(Frozen):
     value: Annotated[float, Field(ge=0)]
     source: Annotated[str, Field(min_length=3)]
     kind: FigureKind
+
+
+class Rated(Frozen):
+    """A spec with rates and watts, by which the laws divide."""
+
+    @model_validator(mode="after")
+    def _rates_are_above_zero(self) -> Self:
+        rates = {name: getattr(self, name) for name in type(self).model_fields if name.endswith(("_per_s", "_w"))}
+        low = [f"{name}={rate.value:g} is below 1" for name, rate in rates.items() if rate and rate.value < 1]
+        if low:
+            raise ValueError("; ".join(low))
+        return self

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from lcplan.device_rates import DeviceRates
-from lcplan.figure import Figure, FigureKind
+from lcplan.figure import Figure, FigureKind, Rated
 from lcplan.frozen import Frozen
 
 __all__ = ["Allowance", "DeviceSpec", "Figure", "FigureKind", "GpuFacts", "HardwareSpec", "Link"]
@@ -33,7 +33,7 @@ class GpuFacts(Frozen):
     source: str
 
 
-class DeviceSpec(Frozen):
+class DeviceSpec(Rated):
     """One device as jax counts them."""
 
     name: str
@@ -53,7 +53,7 @@ class DeviceSpec(Frozen):
     """Achieved rates where they were measured (``lcplan calibrate``); the laws use them in place of published ones."""
 
 
-class Link(Frozen):
+class Link(Rated):
     """One level of interconnect, as one device sees it."""
 
     name: str

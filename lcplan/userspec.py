@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 
@@ -135,8 +135,15 @@ def _with_figures(cls: type[BaseModel], data: dict[Any, Any], *, source: str, wh
         if inner is Figure and value is not None:
             result[name] = _figure(value, name=name, source=source, where=where)
         elif inner is not None and isinstance(value, dict):
-            result[name] = _with_figures(inner, value, source=source, where=where)
+            by_key = get_origin(info.annotation) is dict  # as collectives by their op
+            inside = {key: _inside(inner, one, source=source, where=where) for key, one in value.items()} if by_key else None
+            result[name] = inside if by_key else _inside(inner, value, source=source, where=where)
     return result
+
+
+def _inside(cls: type[BaseModel], value: Any, *, source: str, where: str) -> Any:
+    """A spec within a spec; what is no mapping is for the spec to judge."""
+    return _with_figures(cls, value, source=source, where=where) if isinstance(value, dict) else value
 
 
 def _figure(value: Any, *, name: str, source: str, where: str) -> Any:

@@ -119,4 +119,11 @@ def make_request(data: dict[str, Any]) -> SearchRequest:
     try:
         return SearchRequest.model_validate(data)
     except ValidationError as error:
-        raise BadInputError([str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors()]) from None
+        raise BadInputError([_line(problem) for problem in error.errors()]) from None
+
+
+def _line(problem: Any) -> str:
+    """One problem: a sentence of ours, or pydantic's with the field and the value that it is about."""
+    if problem["type"] == "value_error":
+        return str(problem["msg"]).removeprefix("Value error, ")
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (got {problem['input']!r:.40})"

@@ -108,6 +108,11 @@ def test_a_whole_model(tmp_path):
             "mine.yaml: device.hbm_bytes.value: Input should be a valid number (got True)",
         ),
         ("base: dgx-h100\ndevice: 3\n", "mine.yaml: device: Input should be an object (got 3)"),
+        (
+            "base: dgx-h100\ndevice: {rates: {gemm_flop_per_s: 0, copy_bytes_per_s: 0.5}}\n",
+            "mine.yaml: device.rates: gemm_flop_per_s=0 is below 1; copy_bytes_per_s=0.5 is below 1",
+        ),
+        ("base: dgx-h100\ndevice: {power_w: 0}\n", "mine.yaml: device: power_w=0 is below 1"),
         ("base: dgx-h100\ndomains: 2\nnetwork_link: null\n", "mine.yaml: domains=2 need a network_link between them"),
         (
             "name: x\nhbm_bites: 3\n",
@@ -160,6 +165,18 @@ def test_inline_hardware_gives_bare_figures_its_source():
     spec = hardware_from(data, name="slow", source="table t", where="t row-1")
     assert spec.network_link.oneway_bytes_per_s.source == "table t"
     assert (spec.name, spec.devices, spec.network_link.oneway_bytes_per_s.value) == ("slow", 16, 25e9)
+
+
+def test_rates_of_collectives_may_be_bare_numbers_and_sizes_too():
+    call = {"latency_s": 1e-5, "member_latency_s": "2us", "oneway_bytes_per_s": "300GB/s"}
+    rates = {"rates": {"collectives": {"all-gather": call}}}
+    spec = hardware_from({"base": "dgx-h100", "device": rates}, name="ours", source="user file", where="ours.yaml")
+    found = spec.device.rates.collectives["all-gather"]
+    assert [found.latency_s.value, found.member_latency_s.value, found.oneway_bytes_per_s.value] == [1e-5, 2e-6, 3e11]
+    assert {figure.kind for figure in (found.latency_s, found.member_latency_s, found.oneway_bytes_per_s)} == {"user"}
+    broken = {"rates": {"collectives": {"all-gather": 3}}}
+    with pytest.raises(BadInputError, match=r"collectives\.all-gather: Input should be an object"):
+        hardware_from({"base": "dgx-h100", "device": broken}, name="ours", source="user file", where="ours.yaml")
 
 
 def test_an_inline_spec_names_the_place_of_its_faults():

@@ -3,7 +3,8 @@ import pytest
 from lcplan import catalog
 from lcplan.errors import BadInputError
 from lcplan.rollout import SampleWorkload
-from planner.request import default_global_batch
+from lcplan.workload import Workload
+from planner.request import default_global_batch, make_request
 
 
 def test_too_many_devices(ask):
@@ -42,6 +43,16 @@ def test_warnings_of_a_request(ask):
     assert ask("llama3.1-8b", seq=131072).warnings == ()
     large = ask("llama3.1-8b", seq=131072, budget_bytes=2**40)
     assert "the budget of 1.0 TiB is above the" in large.warnings[0]
+
+
+def test_a_value_that_no_request_has_is_named():
+    machine = catalog.hardware("dgx-h100")
+    workload = Workload(seq_len=8192, global_batch=8)
+    asked = {"model": catalog.model("llama3-8b"), "hardware": machine, "workload": workload}
+    with pytest.raises(BadInputError, match=r"^budget_bytes: Input should be greater than 0 \(got 0\)$"):
+        make_request({**asked, "budget_bytes": 0})
+    with pytest.raises(BadInputError, match=r"^devices=9 is more than the 8 of dgx-h100"):
+        make_request({**asked, "budget_bytes": 1, "devices": 9})
 
 
 def test_one_folder_a_request(ask):
