@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ def ids(card: Card) -> list[str]:
 def run(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
     """The overlay as ``--hw FILE`` reads it, and what was warned of."""
     for name in wanted:
+        begun = time.perf_counter()
         found = calibrate(name, probe(), finished=lambda number, total: None, kinds=ONLY)
         data = overlay(found.base, found.findings, where=found.where)
-        yield {"id": name, "overlay": data, "warnings": list(found.findings.warnings)}
+        seconds = time.perf_counter() - begun
+        yield {"id": name, "seconds": seconds, "overlay": data, "warnings": list(found.findings.warnings)}

@@ -57,7 +57,7 @@ def test_rows_are_on_the_disk_at_once_and_another_cards_file_is_refused(tmp_path
         Kept.open(path, Card("NVIDIA H100 80GB HBM3", "dgx-h100", "0.11.2", "gpu"))
 
 
-def side(step_s: float, peak_bytes: int) -> dict:
+def side(step_s: float, peak_bytes: int | None) -> dict:
     return {"step_s": step_s, "samples": [step_s], "loss": 11.0, "peak_bytes": peak_bytes, "executable_bytes": peak_bytes}
 
 
@@ -68,8 +68,14 @@ def test_the_page(tmp_path):
     ratios = {"step_ratio": 0.9, "peak_ratio": 0.75, "executable_ratio": 0.8}
     published = {"published": {"step_s": 0.36, "peak_bytes": 2**34}}
     kept.put("steps", {"id": "l2", "ours": side(0.27, 3 * 2**33), "plain": side(0.3, 2**35), **ratios, **published})
+    kept.put(
+        "steps", {"id": "l4", "ours": side(0.27, 2**35), "plain": side(0.3, 2**35), **ratios, "peak_ratio": None, **published}
+    )
+    kept.put(
+        "steps", {"id": "l8", "ours": side(0.27, None), "plain": side(0.3, None), **ratios, "peak_ratio": None, **published}
+    )
     figure = {"value": 7e14, "kind": "measured", "source": "lcplan calibrate: 5 shapes"}
-    kept.put("rates", {"id": "dgx-h200", "overlay": {"device": {"rates": {"gemm_flop_per_s": figure}}}})
+    kept.put("rates", {"id": "dgx-h200", "seconds": 95.0, "overlay": {"device": {"rates": {"gemm_flop_per_s": figure}}}})
     timed = {"label": "context=8", "modelled_step_s": 1.0, "step_s": 1.25, "rank_s": 1.2, "peak_bytes": 10 * 2**30}
     kept.put("slices", {"id": "64k-1", **timed})
     kept.put("whole", {"id": "64k-1", "step_s": 1.1, "peak_bytes": 40 * 2**30})
@@ -81,6 +87,9 @@ def test_the_page(tmp_path):
     assert "| ring x4 | cudnn | 2.0e-03 (2.0e-03) |" in shown
     assert "| NO |" in shown
     assert "| l2 | 270 ms | 300 ms | 0.900 | 24.0 GiB | 32.0 GiB | 0.750 | 0.800 | 360 ms, 16.0 GiB |" in shown
+    assert "| l4 | 270 ms | 300 ms | 0.900 | 32.0 GiB | 32.0 GiB | 1 or MORE |" in shown
+    assert "| l8 | 270 ms | 300 ms | 0.900 | - | - | - |" in shown
+    assert "| the whole calibration | 95 s | of three minutes" in shown
     assert "| gemm_flop_per_s | 7e+14 | 5 shapes |" in shown
     assert (
         "| 64k-1 | context=8 | 1 s | 1.25 s | 1.2 s | 1.1 s | 10.0 GiB, 10.0 GiB, 1.000 | 40.0 GiB, 40.0 GiB, 1.000 |" in shown
@@ -112,6 +121,7 @@ def test_the_whole_way_on_host_devices(tmp_path):
     assert all(min(row["compiled_bytes"]) > 0 for row in rows["memory"])
     assert all(row["step_ratio"] > 0 and row["executable_ratio"] < 1 for row in rows["steps"])
     assert rows["rates"][0]["overlay"]["base"] == "cpu-host"
+    assert 0 < rows["rates"][0]["seconds"] < 180
     begun = time.monotonic()
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     assert time.monotonic() - begun < 60  # nothing was left to do
