@@ -132,11 +132,13 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
     """Write through a temporary file beside ``path`` and rename, so that readers see all or nothing.
 
     Raises
     ------
+    FileExistsError
+        ``anew``, and somebody else made the file first.
     OSError
         Disk full, read-only folder; the old file, where there was one, is untouched.
     """
@@ -149,11 +151,24 @@ def write_text(path: str | Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(_mode(file))
-        temporary.replace(file)
+        if not (anew and _linked(temporary, file)):
+            temporary.replace(file)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _linked(temporary: Path, file: Path) -> bool:
+    """Give ``temporary`` its name where nothing has it yet; False where the file system has no hard links."""
+    try:
+        os.link(temporary, file)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    temporary.unlink()
+    return True
 
 
 def _mode(file: Path) -> int:

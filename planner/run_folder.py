@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -43,9 +44,9 @@ class RunFolder:
 
     def _claim(self, identity: dict[str, Any]) -> None:
         file = self.path / "request.json"
-        if not file.exists():
-            write_text(file, json.dumps(identity, indent=1) + "\n")
-            return
+        with contextlib.suppress(FileExistsError):  # another search may have been first in the same moment
+            if not file.exists():
+                write_text(file, json.dumps(identity, indent=1) + "\n", anew=True)
         different = sorted(_differences(read_json(file), identity))
         if different:
             raise BadInputError(

@@ -151,6 +151,24 @@ def test_an_interrupt_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.yaml", "old")]
 
 
+def test_a_file_that_is_to_be_new_is_its_first_writers(tmp_path):
+    file = tmp_path / "request.json"
+    textfile.write_text(file, "first", anew=True)
+    with pytest.raises(FileExistsError):
+        textfile.write_text(file, "second", anew=True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("request.json", "first")]
+    assert file.stat().st_nlink == 1
+
+
+def test_without_hard_links_a_new_file_is_renamed(tmp_path, monkeypatch):
+    def unsupported(*_args, **_kwargs):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", unsupported)
+    textfile.write_text(tmp_path / "request.json", "first", anew=True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("request.json", "first")]
+
+
 def test_yaml_written_reads_back(tmp_path):
     data = {"b": [1, 2.5, None, True], "a": {"text": "yes", "long": "x" * 300, "number": "1e9", "ü": "1.5E-3"}}
     textfile.write_yaml(tmp_path / "a.yaml", data)
