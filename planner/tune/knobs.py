@@ -60,9 +60,10 @@ class TuningSpace:
         if REMAT_POLICIES[chosen["remat"]].offloaded:
             chosen["offload_percent"] = knob("offload_percent", _shares(self.request))
         if mesh.context > 1:
-            chosen["scheme"] = knob("scheme", SCHEMES)
+            exchanges = [n for n in divisors(mesh.context) if 1 < n < mesh.context]
+            chosen["scheme"] = knob("scheme", [name for name in SCHEMES if exchanges or name != "ulysses-ring"])
             if chosen["scheme"] == "ulysses-ring":
-                chosen["ulysses"] = knob("ulysses", [n for n in divisors(mesh.context) if 1 < n < mesh.context] or [1])
+                chosen["ulysses"] = knob("ulysses", exchanges or [1])
             if chosen["scheme"] in RING_SCHEMES:
                 chosen["bidirectional"] = knob("bidirectional", ("off", "on"))
         if mesh.tensor > 1:
@@ -104,7 +105,7 @@ def _shares(request: SearchRequest) -> tuple[int, ...]:
 
 
 def _parts(base: Strategy, request: SearchRequest) -> tuple[int, ...]:
-    return divisors(max(1, request.workload.global_batch // (base.mesh.data * base.mesh.fsdp)))
+    return divisors(max(1, request.workload.global_batch // (base.mesh.data * base.mesh.fsdp * base.mesh.expert)))
 
 
 def _chunks(base: Strategy, request: SearchRequest) -> tuple[int, ...]:

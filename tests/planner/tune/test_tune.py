@@ -140,6 +140,23 @@ def test_knobs_of_an_axis_stand_only_where_it_is():
     assert not any(name.endswith((": scheme", ": ulysses", ": bidirectional", ": collective_matmul")) for name in named)
 
 
+def test_values_that_no_strategy_of_the_mesh_has_are_not_tried():
+    def values(mesh, knob):
+        offered = {}
+
+        def pick(name, values):
+            offered[name.rpartition(": ")[2]] = tuple(values)
+            return "ulysses-ring" if "ulysses-ring" in values else values[0]
+
+        space(Strategy(mesh=mesh)).suggest(pick)
+        return offered.get(knob)
+
+    assert "ulysses-ring" not in values(Mesh(context=2, tensor=2), "scheme")  # a half of two is one rank: nothing to exchange
+    assert values(Mesh(context=8), "ulysses") == (2, 4)
+    assert values(Mesh(context=8, fsdp=2), "microbatches") == (1, 2, 4, 8)
+    assert values(Mesh(context=2, fsdp=2, expert=4), "microbatches") == (1, 2)  # 16 sequences over 8 ranks
+
+
 def test_what_no_law_reads_is_tried_only_where_something_is_measured():
     def names(measured):
         named = []
