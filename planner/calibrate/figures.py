@@ -65,7 +65,8 @@ def findings(measured: Measured, hardware: HardwareSpec, *, where: str) -> Findi
         rates |= _attention([one for one in attention if one[0]["backward"] == (which == "backward")], judge, which=which)
     copy = _of(measured, "copy")
     rates["copy_bytes_per_s"] = _bandwidth(copy, judge, name="copy_bytes_per_s", passes=2.0, limit=device.hbm_bytes_per_s)
-    host = _bandwidth(_of(measured, "host"), judge, name="host_oneway_bytes_per_s", passes=1.0, limit=None)
+    link = device.host_oneway_bytes_per_s
+    host = _bandwidth(_of(measured, "host"), judge, name="host_oneway_bytes_per_s", passes=1.0, limit=link)
     kept: Fields = {name: figure for name, figure in rates.items() if figure is not None}
     if attention and "attention_forward_flop_per_s" in kept:
         kept["attention_kernel"] = str(attention[0][0]["kernel"])

@@ -41,13 +41,15 @@ def _copy(size_bytes: int) -> dict[str, Any]:
 
 
 def _host(size_bytes: int) -> dict[str, Any]:
-    """From the host's pinned memory, where what is offloaded waits, to one device."""
+    """From the host's pinned memory, where what is offloaded waits, to each device."""
     import jax
-    import jax.numpy as jnp
-    from jax.sharding import SingleDeviceSharding
+    import numpy as np
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
 
-    here, away = (SingleDeviceSharding(jax.devices()[0], memory_kind=kind) for kind in ("device", "pinned_host"))
-    data = jax.device_put(jnp.ones(size_bytes // 4, jnp.float32), away)
+    rows = P(("group", "member"))
+    here, away = (NamedSharding(_mesh(1), rows, memory_kind=kind) for kind in ("device", "pinned_host"))
+    data = jax.device_put(np.ones((jax.device_count(), size_bytes // 4), np.float32), away)
     return _timed(lambda: jax.device_put(data, here))
 
 

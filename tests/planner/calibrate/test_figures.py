@@ -58,6 +58,13 @@ def test_what_is_above_the_datasheet_is_not_kept():
     assert "copy_bytes_per_s" in found.rates
 
 
+def test_a_host_link_above_its_datasheets_is_not_kept():
+    """Of an H100 no datasheet's figure is in the catalogue; PCI Express 5.0 x16 carries 6.3e10 bytes/s to an H200."""
+    found = findings(measured(), hardware("dgx-h200"), where=WHERE)
+    assert found.host is None
+    assert "host_oneway_bytes_per_s: 3e+12 is above the datasheet's 6.3e+10, so it was not kept" in found.warnings
+
+
 def test_what_did_not_repeat_is_kept_and_marked():
     shaky = [
         (probe, Timing(tuple(timing.median_s * np.array([0.7, 0.8, 1.0, 1.2, 1.3]))) if probe["kind"] == "copy" else timing)
