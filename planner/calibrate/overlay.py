@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import StageFailedError
+from lcplan.errors import BadInputError, StageFailedError
 from lcplan.hardware import Figure, HardwareSpec
 from lcplan.textfile import write_yaml
 from lcplan.userspec import hardware_from
@@ -24,6 +25,24 @@ def overlay(base: HardwareSpec, findings: Findings, *, where: str) -> dict[str, 
         "device": device,
         "notes": [*base.notes, f"Rates measured by {where}.", *warned],
     }
+
+
+def check_out(path: Path) -> None:
+    """That the file can be written and read again, before minutes are spent on what it is to hold.
+
+    Raises
+    ------
+    BadInputError
+        Another ending than a spec's, a folder of this name, no folder to put it in, or none that may be written.
+    """
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        raise BadInputError(f"--out {path}: a hardware spec is a YAML file (.yaml or .yml)")
+    if path.is_dir():
+        raise BadInputError(f"--out {path}: that is a folder; name a file")
+    if not path.parent.is_dir():
+        raise BadInputError(f"--out {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise BadInputError(f"--out {path}: {path.parent} cannot be written; choose another folder")
 
 
 def write_overlay(path: Path, data: dict[str, Any]) -> HardwareSpec:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.hardware import Figure
-from planner.calibrate.overlay import overlay, write_overlay
+from planner.calibrate.overlay import check_out, overlay, write_overlay
 from planner.calibrate.run import Calibration, calibrate
 from planner.cli.output import print_json, print_view, stderr_console
 from planner.measure.toolchain import probe
@@ -35,14 +35,14 @@ def command(*, out: str, hw: str | None, toolchain: str | None, output: str) -> 
     Writes a hardware spec that is the catalogue's entry with what was measured in it; the laws use these rates in place of
     published ones. What cannot be true is left out, what did not repeat is marked; both are said in the file and here.
     """
-    console, interactive = stderr_console(), sys.stderr.isatty()
+    console, interactive, path = stderr_console(), sys.stderr.isatty(), Path(out)
+    check_out(path)
 
     def finished(number: int, total: int) -> None:
         if interactive:
             console.print(f"probe {number} of {total}", end="\r")
 
     found = calibrate(hw, probe(toolchain), finished=finished)
-    path = Path(out)
     data = overlay(found.base, found.findings, where=found.where)
     write_overlay(path, data)
     for warning in found.findings.warnings:
