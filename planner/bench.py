@@ -11,7 +11,7 @@ from lcplan.rollout import RlWorkload
 from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.learnt import learn_from_compile
-from planner.measure.compile import ResultStore, compile_jobs, time_jobs, time_slices
+from planner.measure.compile import ResultStore, SharedStore, compile_jobs, time_jobs, time_slices
 from planner.measure.job import ROLLOUT, STEP, CompileJob
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain
@@ -27,6 +27,11 @@ class Bench:
     toolchain: Toolchain
     limits: PoolLimits
     store: ResultStore | None = None
+
+    @property
+    def others_work(self) -> bool:
+        """Whether everything is left to workers of a shared study, which may have other devices."""
+        return isinstance(self.store, SharedStore) and self.limits.jobs == 0
 
     def check(self) -> None:
         """That the request's model can be compiled and timed at all.

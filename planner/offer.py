@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lcplan.errors import BadInputError
+from lcplan.errors import BadInputError, StageFailedError
 from planner.analyse import setting_of
 from planner.measure.at_hand import devices_at_hand
 from planner.measure.schedulers import scheduler_verdict
@@ -94,6 +94,23 @@ def _unpriced(request: SearchRequest) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def check_at_hand(request: SearchRequest) -> None:
+    """That this machine can time what a search finds, before minutes go into compiles.
+
+    Raises
+    ------
+    StageFailedError
+        It has fewer devices of the hardware's kind than the request may take.
+    """
+    name, wanted, found = request.hardware.name, _wanted(request), devices_at_hand(request.hardware)
+    if found < wanted:
+        fewer = f"--devices {found}, " if found else ""
+        raise StageFailedError(
+            f"{name}: --stages timed may take {wanted} devices, {found} of them are here; use {fewer}--stages compiled, or "
+            "workers that have them (--study URL --jobs 0)"
+        )
+
+
 def default_stage(request: SearchRequest) -> Stage:
     """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled.
 
@@ -101,5 +118,9 @@ def default_stage(request: SearchRequest) -> Stage:
     """
     if request.model.not_built:
         return "modelled"
-    wanted = request.devices or request.hardware.devices
-    return "timed" if devices_at_hand(request.hardware) >= wanted else "compiled"
+    return "timed" if devices_at_hand(request.hardware) >= _wanted(request) else "compiled"
+
+
+def _wanted(request: SearchRequest) -> int:
+    """Devices that the request may take."""
+    return request.devices or request.hardware.devices

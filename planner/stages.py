@@ -14,7 +14,7 @@ from planner.bench import Bench
 from planner.candidate import Candidate, rank
 from planner.learnt import learn_from_timings
 from planner.nearest import changes_that_fit
-from planner.offer import offer
+from planner.offer import check_at_hand, offer
 from planner.request import SearchRequest, Stage
 from planner.result import SearchResult, SpaceCounts
 from planner.what_if.ask import Ask
@@ -50,6 +50,8 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
     request = bench.request
     if effort.stage != "modelled":
         bench.check()
+    if effort.stage == "timed" and not bench.others_work:
+        check_at_hand(request)
     offered = offer(bench.toolchain, request)
     analysis = analyse(request, offered.backends)
     watcher.stage("modelled", len(analysis.table))

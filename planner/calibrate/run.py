@@ -13,7 +13,7 @@ from lcplan.hardware import HardwareSpec
 from planner.calibrate.figures import Findings, Measured, findings
 from planner.calibrate.fit import Timing
 from planner.calibrate.sizes import Probe, probes_of
-from planner.measure.at_hand import is_same
+from planner.measure.at_hand import gpu_names, is_same
 from planner.measure.compile import worker_command
 from planner.measure.job import Program
 from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
@@ -57,6 +57,8 @@ def calibrate(
         No such devices are at hand, or not one probe ran.
     """
     asked = catalog.hardware(hw) if hw else None
+    if asked is not None and asked.kind == "gpu" and not gpu_names():
+        raise StageFailedError(f"{asked.name}: no such devices at hand: the driver (nvidia-smi) lists no GPU")
     launch = launch_for(asked.kind if asked else None, toolchain, devices=asked.devices if asked else 8)
     facts = _facts(launch, asked.name if asked else "any")
     base = asked or entry_of(facts)

@@ -57,8 +57,9 @@ def launched(environment: Mapping[str, str]) -> tuple[int, int]:
         Neither started it, or it is alone.
     """
     for rank, size in zip(RANKS, SIZES, strict=True):
-        if rank in environment and int(environment.get(size, "0")) > 1:
-            return int(environment[size]), int(environment[rank])
+        told = [environment.get(size, ""), environment.get(rank, "")]
+        if all(word.isdecimal() for word in told) and int(told[0]) > 1:
+            return int(told[0]), int(told[1])
     raise BadInputError(
         "neither srun nor mpirun started this as one of several processes; give --coordinator HOST:PORT,"
         " --num-processes and --process-id"

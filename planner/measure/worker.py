@@ -67,9 +67,9 @@ def _answer(line: str) -> dict[str, Any]:
 
 def words_of(error: BaseException) -> str:
     """An exception as one short text: its type where that says something, its first lines."""
-    text = " ".join(str(error).split("\n\n")[0].split()) or type(error).__name__
+    text = " ".join(str(error).split("\n\n")[0].split())
     kind = type(error).__name__
-    shown = text if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}"
+    shown = text if text and kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}" if text else kind
     return shown if len(shown) <= MAX_ERROR else shown[: MAX_ERROR - 3] + "..."
 
 

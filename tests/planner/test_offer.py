@@ -1,9 +1,9 @@
 import pytest
 
-from lcplan.errors import BadInputError
+from lcplan.errors import BadInputError, StageFailedError
 from planner.measure.backends import backend_verdict
 from planner.measure.toolchain import Toolchain
-from planner.offer import default_stage, offer
+from planner.offer import check_at_hand, default_stage, offer
 
 
 def _toolchain(jax="0.10.1", gpu=True):
@@ -55,3 +55,15 @@ def test_a_head_too_wide_for_cudnn_is_announced(ask):
     request = ask()
     wide = request.model_copy(update={"model": request.model.model_copy(update={"head_dim": 256})})
     assert offer(_toolchain(), wide).notes[0].startswith("head_dim=256 is not one that cuDNN attention takes")
+
+
+def test_a_clock_that_is_not_here_is_said_before_anything_is_compiled(ask, monkeypatch):
+    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ("NVIDIA GB200",) * 4)
+    with pytest.raises(
+        StageFailedError, match=r"gb200-nvl72: --stages timed may take 72 devices, 4 of them are here; use --dev"
+    ):
+        check_at_hand(ask())
+    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ())
+    with pytest.raises(StageFailedError, match="0 of them are here; use --stages compiled, or workers that have them"):
+        check_at_hand(ask())
+    check_at_hand(ask("llama-tiny", "cpu-host", seq=1024, batch=8))

@@ -108,6 +108,16 @@ def test_a_filter_that_stands_twice_has_the_values_of_both(lcplan):
     assert (answer.code, answer.err) == (2, "lcplan: --mesh: axis 'context' stands twice\n")
 
 
+def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monkeypatch):
+    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ())
+    answer = lcplan("search", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "timed")
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err == (
+        "lcplan: dgx-h100: --stages timed may take 8 devices, 0 of them are here; use --stages compiled, or workers that have"
+        " them (--study URL --jobs 0)\n"
+    )
+
+
 def test_nothing_fits_says_what_would(lcplan):
     answer = lcplan(*MODELLED, "--devices", "4", "--budget", "20GiB")
     assert answer.code == 1

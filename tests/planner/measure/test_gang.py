@@ -19,7 +19,16 @@ def test_the_launchers_word(environment: dict[str, str]) -> None:
     assert launched(environment) == (4, 1)
 
 
-@pytest.mark.parametrize("environment", [{}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, {"SLURM_PROCID": "0"}])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+        {"SLURM_PROCID": "0"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "many"},
+        {"SLURM_PROCID": "", "SLURM_NTASKS": "2"},
+    ],
+)
 def test_alone_is_no_gang(environment: dict[str, str]) -> None:
     with pytest.raises(BadInputError, match="give --coordinator HOST:PORT"):
         launched(environment)
