@@ -24,7 +24,10 @@ CUBE = 4
 LONGEST_CUBES = 64
 """The longest box of one cube's width and height that the published tables go up to is 4x4x244 chips."""
 
-_TYPE = re.compile(r"tpu-([a-z0-9]+)-([0-9]{1,7})")
+_TYPE = re.compile(r"(tpu-?)?([a-z0-9]+)-([0-9]{1,7})")
+"""As Cloud TPU writes it too: ``v5p-128``, ``v5litepod-16``, ``tpu7x-128``."""
+_BOX = re.compile(r"(tpu-?)?([a-z0-9]+)-([0-9]{1,4})x([0-9]{1,4})x([0-9]{1,4})")
+"""A topology of three dims in chips, as GKE writes it: ``tpu7x-4x4x4``. Two numbers are a slice and how many of it."""
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "tpu7x": "7x", "v7x": "7x", "v5": "v5p", "v6": "v6e"}
 
 
@@ -77,13 +80,28 @@ def find(text: str, slices: int = 1) -> HardwareSpec | None:
     BadInputError
         No such generation, or no such slice in it.
     """
-    match = _TYPE.fullmatch(text)
-    if not match:
+    match, box = _TYPE.fullmatch(text), _BOX.fullmatch(text)
+    found = match or box
+    if not found:
         return None
-    family = "tpu-" + _ALIASES.get(match[1], match[1])
+    family = "tpu-" + _ALIASES.get(found[2], found[2])
     if family not in family_names():
-        raise BadInputError(f"hardware {text!r}: no TPU generation {match[1]!r}; known: {', '.join(family_names())}")
-    return slice_of(read_family(family), int(match[2]), slices=slices)
+        if found[1] is None:
+            return None
+        raise BadInputError(f"hardware {text!r}: no TPU generation {found[2]!r}; known: {', '.join(family_names())}")
+    generation = read_family(family)
+    number = int(match[3]) if match else _number(text, generation, tuple(int(edge) for edge in found.groups()[2:]))
+    return slice_of(generation, number, slices=slices)
+
+
+def _number(text: str, family: TpuFamily, shape: tuple[int, ...]) -> int:
+    """The accelerator type's number of a topology."""
+    number = prod(shape) * family.cores_per_chip
+    own = slice_shape(family, number)
+    if sorted(own) != sorted(shape):
+        box = "x".join(map(str, own))
+        raise BadInputError(f"hardware {text!r}: {prod(shape)} chips are {family.name}-{number}, which lies as {box} here")
+    return number
 
 
 def slice_of(family: TpuFamily, number: int, *, slices: int = 1) -> HardwareSpec:

@@ -57,7 +57,8 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     said = dict(imported.options)
     _agree(options, said, file=file)
     merged = options | said
-    _complete(merged, f" (nor does {file} say it)")
+    lacks = "".join(f"; {note}" for note in imported.notes if "give --model" in note)
+    _complete(merged, f" (nor does {file} say it{lacks})")
     if trainer(name).whole_loss and merged["loss_chunk_tokens"] is None:
         merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
     return merged, imported

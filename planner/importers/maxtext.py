@@ -12,12 +12,13 @@ from lcplan.strategy import AXIS_ORDERS, AxisName
 from lcplan.suggest import hint
 from lcplan.textfile import read_yaml
 from planner.importers.interface import Imported, mesh_text, number, whole
+from planner.importers.maxtext_memory import MOMENTS, Beyond
 from planner.importers.maxtext_mesh import mesh_sizes, target_of
 from planner.importers.maxtext_model import model_of
 from planner.importers.maxtext_refusals import refusals_of
-from planner.importers.remat import nearest_superset
+from planner.importers.maxtext_remat import kept
 from planner.trainers.known_keys import unknown_keys
-from planner.trainers.maxtext import SAVED, SCHEMES, SPLASH_BLOCKS
+from planner.trainers.maxtext import SCHEMES, SPLASH_BLOCKS
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -30,10 +31,12 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "weight_dtype": "float32",
         "dtype": "bfloat16",
         "mu_dtype": "",
+        "opt_type": "adamw",
         "packing": True,
         "dataset_type": "tfds",
         "scan_layers": True,
         "capacity_factor": -1.0,
+        "sparse_matmul": True,
         "use_tokamax_splash": False,
         "use_jax_splash": False,
         "dq_reduction_steps": 0,
@@ -49,34 +52,13 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 )
 """What base.yml of 0.2.5 says of the keys that lcplan reads and that have one default for every machine."""
 
-_QKV, _OUT, _MLP = ("query", "key", "value"), ("attention_out",), ("gate", "up")
-REMAT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "full": (),
-        "save_out_proj": _OUT,
-        "save_qkv_proj": _QKV,
-        "save_dot_except_mlp": (*_QKV, *_OUT),
-        "save_dot_with_context_except_mlp": (*_QKV, "context", "lse", *_OUT),
-        "save_dot_except_mlpwi": (*_QKV, *_OUT),
-        "minimal": (*_QKV, *_OUT, *_MLP),
-        "minimal_with_quantization": (*_QKV, *_OUT, *_MLP),
-        "minimal_with_context": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "minimal_flash": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "minimal_with_context_and_quantization": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "none": (*_QKV, "context", "lse", *_OUT, *_MLP),
-    }
-)
-"""lcplan's named tensors that each of MaxText's policies saves on the device; ``custom`` says its own."""
-OFFLOADED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"qkv_proj_offloaded": _QKV, "minimal_offloaded": (*_QKV, *_OUT, *_MLP)}
-)
-"""What those of its policies that offload send to the host."""
+NEAREST = "the nearest that keeps at least as much"
 ATTENTIONS = ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax")
 UNPRICED = MappingProxyType(
     {
         "quantization": "lcplan prices bf16",
-        "optimizer_memory_host_offload": "lcplan keeps the optimizer's state on the device",
-        "parameter_memory_host_offload": "lcplan keeps parameters on the device",
+        "optimizer_memory_host_offload": "memory is counted, the time to move the optimizer's state is not",
+        "parameter_memory_host_offload": "memory is counted, the time to move parameters is not",
     }
 )
 
@@ -92,6 +74,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     said, notes = _merged(Path(file), [])
     unknown = unknown_keys("maxtext", said)
     values = {**DEFAULTS, **said}
+    _check(values, file=file)
     target = target_of(values, file=file, devices=devices, slices=slices)
     sizes, more = mesh_sizes(values, target, file=file)
     options: dict[str, Any] = {"devices": target.devices, "mesh": mesh_text(sizes)} | target.hardware
@@ -99,7 +82,10 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     options |= {"model": model} if model else {}
     options |= _batch(values, sizes, devices=target.devices, file=file)
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
-    remat, remat_notes = _remat(values, file=file)
+    options |= _experts(values, file=file)
+    tensors = kept(values, file=file)
+    remat, exact = tensors.priced
+    remat_notes = [] if exact else [f"remat_policy {values['remat_policy']} is priced as {remat}, {NEAREST}"]
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
     return Imported(
         trainer="maxtext",
@@ -108,8 +94,17 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         axis_order=_order(values),
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *_unpriced(values)),
+        more=Beyond(values, tensors),
         refuses=refusals_of(values),
     )
+
+
+def _check(values: Mapping[str, Any], *, file: str) -> None:
+    """Values that several readers rely on."""
+    whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
+    kind = str(values["opt_type"])
+    if kind not in MOMENTS:
+        raise BadInputError(f"{file}: opt_type {kind!r} is none that MaxText trains with{hint(kind, MOMENTS)}")
 
 
 def _merged(file: Path, notes: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -144,8 +139,14 @@ def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int,
     if "seq" in found and int(devices * size) % ranks == 0:
         local = found["seq"] // sizes["context"]
         tokens = int(devices * size) // ranks * local // tiles
-        found["loss_chunk_tokens"] = (min(local, max(1, tokens)),)
+        found["loss_chunk_tokens"] = (_chunk(local, max(1, tokens), tensor=sizes["tensor"]),)
     return found
+
+
+def _chunk(local: int, tokens: int, *, tensor: int) -> int:
+    """The smallest chunk of ``local`` tokens that the laws take and that holds a tile's; all of them where none does."""
+    pieces = (piece for piece in range(local // tokens, 0, -1) if local % piece == 0)
+    return next((local // piece for piece in pieces if local // piece % tensor == 0), local)
 
 
 def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[str, Any]:
@@ -163,39 +164,19 @@ def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[st
     return {"scheme": ("ring-zigzag",) if strategy == "ring" and balanced else (names[strategy],)}
 
 
+def _experts(values: Mapping[str, Any], *, file: str) -> dict[str, Any]:
+    """Dense products of experts have room for a share of the tokens and drop what is over (``layers/moe.py``)."""
+    factor = number(values["capacity_factor"], "capacity_factor", file=file)
+    if factor <= 0 or values["sparse_matmul"]:
+        return {}
+    return {"moe_dispatch": ("capacity",), "moe_room_percent": (max(1, round(100 * factor)),)}
+
+
 def _tiles(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     """Splash attention's alone; without a word of it, MaxText's 512 is what the step has anyway."""
     if said.get("attention") != "flash" or "sa_block_q" not in said:
         return {}
     return {"attention_block": (whole(said["sa_block_q"], "sa_block_q", file=file),)}
-
-
-def _remat(values: Mapping[str, Any], *, file: str) -> tuple[str, list[str]]:
-    policy = str(values["remat_policy"])
-    if policy in OFFLOADED:
-        return nearest_superset((), OFFLOADED[policy])[0], []
-    if policy == "custom":
-        return _custom(values)
-    if policy not in REMAT:
-        raise BadInputError(
-            f"{file}: remat_policy {policy!r} is none of MaxText's{hint(policy, (*REMAT, *OFFLOADED, 'custom'))}"
-        )
-    name, exact = nearest_superset(REMAT[policy])
-    return name, [] if exact else [f"remat_policy {policy} is priced as {name}, the nearest that keeps at least as much"]
-
-
-def _custom(values: Mapping[str, Any]) -> tuple[str, list[str]]:
-    names = {theirs for group in SAVED.values() for theirs in group} | {"mlpwi", "mlpwo", "qkv_proj", "kv_proj"}
-    device, away = (_ours({name for name in names if values.get(name) == place}) for place in ("device", "offload"))
-    name, exact = nearest_superset(device, away)
-    return name, [] if exact else [f"remat_policy custom is priced as {name}, the nearest that keeps at least as much"]
-
-
-def _ours(theirs: set[str]) -> set[str]:
-    """lcplan's named tensors among MaxText's."""
-    found = {ours for ours, names in SAVED.items() if set(names) & theirs}
-    found |= set(_QKV) if "qkv_proj" in theirs else set()
-    return found | (set(_MLP) if "mlpwi" in theirs else set())
 
 
 def _order(values: Mapping[str, Any]) -> tuple[AxisName, ...] | None:
@@ -210,20 +191,15 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
     sizes = {key: values[key] for key in SPLASH_BLOCKS if key in values}
     if len({*sizes.values()}) > 1:
         notes.append(f"{', '.join(sizes)}: lcplan has one size for all tiles of attention and takes the queries'")
-    if values["capacity_factor"] not in (-1, -1.0):
-        notes.append(
-            f"capacity_factor={values['capacity_factor']}: lcplan prices dropless dispatch; --moe-dispatch capacity with "
-            "--moe-room-percent prices the other"
-        )
+    if values["capacity_factor"] not in (-1, -1.0) and values["sparse_matmul"]:
+        notes.append(f"capacity_factor={values['capacity_factor']} beside sparse_matmul: lcplan prices dropless dispatch")
     if not values["scan_layers"]:
         notes.append(
             "scan_layers=false: lcplan prices scanned layers; XLA may keep every unrolled layer's activations alive at once "
             "(openxla/xla#45753: 290 GB where scanned layers take 62); set scan_layers=true, or believe a compile alone"
         )
-    if values["weight_dtype"] != "float32":
-        notes.append(f"weight_dtype={values['weight_dtype']}: lcplan prices fp32 master parameters")
-    if values["mu_dtype"] not in ("", "float32", None):
-        notes.append(f"mu_dtype={values['mu_dtype']}: lcplan prices both moments in fp32, as the second one is")
+    if values["dtype"] != "bfloat16":
+        notes.append(f"dtype={values['dtype']}: lcplan prices bf16 activations and products")
     if values.get("context_parallel_strategy") == "all_gather" and not values["context_parallel_load_balance"]:
         notes.append("context_parallel_load_balance=false: the last rank works longest; lcplan prices a balanced all-gather")
     return notes

@@ -41,9 +41,21 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
         "gemma2-9b": "gemma-2-9b",
         "gemma2-27b": "gemma-2-27b",
         "deepseek3-671b": "deepseek-v3",
+        "llama4-17b-16e": "llama4-scout",
     }
 )
 """The catalogue's models that MaxText has and lcplan does not export to it: by name alone, whose sizes a file cannot change."""
+
+
+DENSE_NAMES: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "mistral-7b": ("mistral-7b-v0.3", {"vocab": 32000}),
+        "llama3-405b": ("llama3.1-405b", {"rope": {"theta": 500000.0}}),
+        "qwen3-4b-thinking-2507": ("qwen3-4b", {"rope": {"theta": 5000000.0}}),
+        **{f"qwen3-{size}-base": (f"qwen3-{size}", {}) for size in ("1.7b", "4b", "8b", "14b")},
+    }
+)
+"""MaxText's names (``configs/models``) of dense models that the catalogue has under another, and what differs in sizes."""
 
 
 def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, list[str]]:
@@ -73,8 +85,9 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     activations = said.get("mlp_activations")
     if isinstance(activations, list) and activations:
         sizes |= {"activation": str(activations[0]), "mlp": "gated" if len(activations) > 1 else "plain"}
-    if name in MODEL_NAMES:
-        known = catalogue_model(name).model_dump(mode="json")
+    ours, differs = DENSE_NAMES.get(name, (name, {}))
+    if ours in MODEL_NAMES or name in DENSE_NAMES:
+        known = catalogue_model(ours).model_dump(mode="json") | dict(differs) | {"name": name}
         return ModelSpec.read(known | sizes, file), []
     if not all(ours in sizes for ours in SIZES.values()):
         return None, [f"model_name {name} is not in the catalogue and its sizes are not all in {file}: give --model"]

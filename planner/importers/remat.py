@@ -14,6 +14,8 @@ _OF_EXPERTS = {"dispatched"}
 def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
     """The policy with the fewest tensors that keeps all of ``saved`` and ``offloaded``, and whether it keeps just these so.
 
+    It sends nothing else to the host: that would promise room that the device does not have.
+
     >>> nearest_superset({"context", "lse"})
     ('save-attention', True)
     >>> nearest_superset({"lse"})
@@ -23,6 +25,6 @@ def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) ->
     """
     wanted, away = {*saved, *offloaded} - {LAYER_IN}, set(offloaded)
     strays = {name: len(away ^ set(policy.offloaded)) for name, policy in REMAT_POLICIES.items()}
-    enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted]
+    enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted and set(policy.offloaded) <= away]
     name = min(enough, key=lambda name: (strays[name], len(REMAT_POLICIES[name].saved)))
     return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) - _OF_EXPERTS == wanted

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcplan.catalog import hardware, tpu
+from lcplan.errors import BadInputError
 
 # Google Cloud TPU v4, v5e, v5p, v6e and TPU7x documentation; larger ones AI-Hypercomputer/maxtext accelerator_to_spec_map.py.
 SHAPES = {
@@ -79,6 +80,30 @@ def test_two_devices_of_a_chip_share_its_links():
 def test_other_spellings_of_a_generation():
     assert hardware("tpu-v5litepod-16") == hardware("tpu-v5e-16")
     assert hardware("TPU-7X-128").name == "tpu-7x-128"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("v5p-128", "tpu-v5p-128"),
+        ("v5litepod-256", "tpu-v5e-256"),
+        ("tpu7x-128", "tpu-7x-128"),
+        ("v6e-256x2", "tpu-v6e-256x2"),
+        ("tpu7x-4x4x4", "tpu-7x-128"),  # 64 chips of two devices
+        ("v5p-4x8x4", "tpu-v5p-256"),
+        ("tpu7x-4x4x4x2", "tpu-7x-128x2"),
+    ],
+)
+def test_names_as_google_writes_them(text, name):
+    """Cloud TPU's accelerator types, and GKE's topologies of three dims (AI-Hypercomputer/tpu-recipes)."""
+    assert hardware(text).name == name
+
+
+def test_a_topology_that_no_slice_of_its_size_has_is_refused():
+    with pytest.raises(BadInputError, match="128 chips are tpu-v5p-256, which lies as 4x4x8 here"):
+        hardware("v5p-2x2x32")
+    with pytest.raises(BadInputError, match="unknown hardware 'h100-8'"):
+        hardware("h100-8")
 
 
 @given(st.integers(1, 144))

@@ -97,6 +97,8 @@ def test_unknown_keys_are_listed_with_the_nearest(says):
             ("remat_policy: full", "attention: cudnn_flash"),
             r"attention 'cudnn_flash' is none that MaxText trains with; did you mean",
         ),
+        (("remat_policy: full", "opt_type: adam"), r"opt_type 'adam' is none that MaxText trains with; did you mean 'adamw'"),
+        (("remat_policy: full", "num_vocab_tiling: many"), "num_vocab_tiling: 'many' is not a whole number above zero"),
         (("strategy: ring", "strategy: rings"), r"context_parallel_strategy 'rings': unknown; did you mean 'ring'"),
         (("strategy: ring", "strategy: usp"), "lcplan has no two-dimensional scheme"),
         (
@@ -187,14 +189,39 @@ def test_an_unknown_model_without_sizes_is_left_to_the_user(says):
     assert any("give --model" in note for note in imported.notes)
 
 
+@pytest.mark.parametrize(
+    ("theirs", "sizes"),
+    [
+        ("mistral-7b", (4096, 32000, 1e6)),
+        ("llama3-405b", (16384, 128256, 5e5)),
+        ("qwen3-8b-base", (4096, 151936, 1e6)),
+        ("qwen3-4b-thinking-2507", (2560, 151936, 5e6)),
+    ],
+)
+def test_maxtexts_other_names_of_dense_models(says, theirs, sizes):
+    """``configs/models`` of 0.2.5."""
+    model = says(RUN.replace("llama3-8b", theirs)).options["model"]
+    assert (model.d_model, model.vocab, model.rope.theta) == sizes
+    assert (model.sliding_window, model.rope.scaling) == (None, "none")
+
+
+def test_experts_with_a_capacity_have_their_own_dispatch(says):
+    """AI-Hypercomputer/tpu-recipes, training/trillium/Mixtral-8x7B-MaxText: dense products, capacity 1.25."""
+    text = RUN.replace("llama3-8b", "mixtral-8x7b") + "capacity_factor: 1.25\n"
+    options = says(text + "sparse_matmul: false\n").options
+    assert (options["moe_dispatch"], options["moe_room_percent"]) == (("capacity",), (125,))
+    sparse = says(text)
+    assert "moe_dispatch" not in sparse.options
+    assert any("capacity_factor=1.25 beside sparse_matmul" in note for note in sparse.notes)
+
+
 def test_what_is_priced_otherwise_is_noted(says):
-    text = RUN + "quantization: fp8_full\nweight_dtype: bfloat16\nmu_dtype: bfloat16\noptimizer_memory_host_offload: true\n"
+    text = RUN + "quantization: fp8_full\ndtype: float32\noptimizer_memory_host_offload: true\n"
     notes = " / ".join(says(text).notes)
     for word in (
         "quantization=fp8_full: lcplan prices bf16",
-        "weight_dtype=bfloat16",
-        "mu_dtype=bfloat16",
-        "optimizer_memory_host_offload",
+        "dtype=float32: lcplan prices bf16 activations and products",
+        "optimizer_memory_host_offload=True: memory is counted",
     ):
         assert word in notes
 

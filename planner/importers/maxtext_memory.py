@@ -1,0 +1,87 @@
+"""What a MaxText run takes on a device beyond the laws, or below them, by keys that lcplan has no knob for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cost_models.program import STEP
+from planner.importers.maxtext_remat import Kept, own_program, priced_bytes
+from planner.trainers import Difference, Job
+
+MOMENTS = {"adamw": (1, 1), "adam_pax": (1, 1), "sgd": (0, 0), "muon": (1, 0)}
+"""Copies of the first and of the second moment; Muon keeps one of matrices (``optimizers/optimizers.py``)."""
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The differences of one configuration."""
+
+    values: Mapping[str, Any]
+    tensors: Kept
+
+    def __call__(self, job: Job) -> list[Difference]:
+        """Of the job as the file describes it."""
+        exact = self.tensors.priced == (job.strategy.remat, True)
+        program, own = (STEP, job) if exact else (own_program(self.tensors), job.with_strategy(remat="full"))
+        priced, kept = (priced_bytes(*way) for way in ((job, STEP), (own, program)))
+        tile = max(1, job.local_tokens // int(self.values["num_vocab_tiling"]))
+        tiled = priced_bytes(own.with_strategy(loss_chunk_tokens=tile), program)
+        return [*self._remat(job, kept - priced), *self._loss(job, tile=tile, extra=tiled - kept), *self._state(job)]
+
+    def _remat(self, job: Job, extra: int) -> list[Difference]:
+        if extra == 0:
+            return []
+        places = {"the device": self.tensors.device, "the host": self.tensors.away}
+        return [
+            Difference(
+                name="remat",
+                plan=job.strategy.remat,
+                trainer="; ".join(f"{', '.join(names) or 'nothing'} on {place}" for place, names in places.items()),
+                why="memory is that of the file's own set, time that of lcplan's nearest policy",
+                extra_bytes=extra,
+            )
+        ]
+
+    def _loss(self, job: Job, *, tile: int, extra: int) -> list[Difference]:
+        """A tile spans the sequences of a microbatch; the largest chunk of a strategy is one sequence's share."""
+        if tile == job.strategy.loss_chunk_tokens:
+            return []
+        tiles = self.values["num_vocab_tiling"]
+        return [
+            Difference(
+                name="loss",
+                plan=f"logits of {job.strategy.loss_chunk_tokens} tokens at a time",
+                trainer=f"logits of {tile} tokens at a time",
+                why=f"num_vocab_tiling={tiles} divides the {job.local_tokens} tokens of a microbatch",
+                extra_bytes=extra,
+            )
+        ]
+
+    def _state(self, job: Job) -> list[Difference]:
+        """Parameters, moments, gradients and cast weights, where they are not all as lcplan has them."""
+        weights = _bytes(self.values["weight_dtype"])
+        first = _bytes(self.values["mu_dtype"] or self.values["weight_dtype"])
+        copies = MOMENTS[str(self.values["opt_type"])]
+        moments = copies[0] * first + copies[1] * weights
+        parameters = weights * (not self.values.get("parameter_memory_host_offload"))
+        moments *= not self.values.get("optimizer_memory_host_offload")
+        extra = parameters + moments - 12
+        if extra == 0:
+            return []
+        if weights == 2:  # gradients leave bf16 weights in bf16 (train.py), and nothing is cast before the loops
+            extra -= 2 + 2 * (job.hardware.kind == "tpu")
+        return [
+            Difference(
+                name="state",
+                plan="12 bytes a parameter: fp32 weights and moments",
+                trainer=f"{parameters + moments:g} bytes a parameter on the device",
+                why="weight_dtype, mu_dtype, opt_type and what is offloaded to the host; gradients are in the weights' dtype",
+                extra_bytes=round(extra * job.state_elements),
+            )
+        ]
+
+
+def _bytes(dtype: Any) -> int:
+    return 2 if str(dtype) in ("bfloat16", "float16") else 4
