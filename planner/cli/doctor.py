@@ -43,7 +43,8 @@ def command(pythons: tuple[str, ...], *, xla_flags: str | None, libtpu_init_args
     for toolchain, flags in found:
         print_view(Text(f"{toolchain.python}: jax {toolchain.jax or 'not installed'}", style="bold"))
         groups: dict[str, dict[str, Verdict]] = {"target": toolchain.targets, "backend": toolchain.backends}
-        print_view(_table({**flags} if asked else groups))
+        asked_of: dict[str, dict[str, Verdict]] = {str(variable): words for variable, words in flags.items()}
+        print_view(_table(asked_of if asked else groups))
     return 0
 
 
