@@ -55,9 +55,12 @@ class ExpertLayout:
     def _percent(self) -> Floats:
         return self.layout.table.moe_room_percent.astype(np.float64)
 
-    @cached_property
+    @property
     def _received(self) -> Floats:
         """Rows that a rank has room for."""
+        return self.layout.once("received rows", self._rows_received)
+
+    def _rows_received(self) -> Floats:
         worst = self.layout.expert * self.layout.tokens * np.minimum(self.experts.active, self.own)
         asked = np.minimum(worst, np.ceil(self.assigned * self._percent / 100.0))
         room = np.where(self._percent > 0, asked, worst)
@@ -85,9 +88,12 @@ class ExpertLayout:
         """Whether products run by the block loop; TPU has a ragged product."""
         return self.layout.setting.hardware.kind != "tpu"
 
-    @cached_property
+    @property
     def room(self) -> Floats:
         """R: rows of the arrays that hold what came, spare rows apart."""
+        return self.layout.once("expert room", self._room)
+
+    def _room(self) -> Floats:
         dropless = (
             self._received
             if self.ragged

@@ -39,7 +39,7 @@ def best_row(table: StrategyTable, estimates: EstimateTable, *, objective: str, 
     rows = np.flatnonzero(fits)
     if not len(rows):
         return None
-    devices = table.devices[rows].astype(np.float64)
-    value = 1.0 / estimates.step_s[rows] / (devices if objective == "tokens_per_s_per_device" else 1.0)
-    order = np.lexsort((estimates.total_bytes[rows], devices, -value))
-    return int(rows[order[0]])
+    each = table.devices[rows] if objective == "tokens_per_s_per_device" else np.ones(len(rows), dtype=np.int64)
+    cost = estimates.step_s[rows] * each
+    rows = rows[cost == cost.min()]
+    return int(rows[np.lexsort((estimates.total_bytes[rows], table.devices[rows]))[0]])

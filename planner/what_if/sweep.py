@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.estimate import EstimateTable
+from cost_models.layout import Bools
 from cost_models.table import StrategyTable
 from lcplan.errors import BadInputError
 from planner.analyse import setting_of, valid_points
 from planner.candidate import Candidate
+from planner.feasible import best_row
 from planner.price import price_table
 from planner.request import SearchRequest
 from planner.what_if.ask import Ask
@@ -30,7 +32,7 @@ Combination = tuple[tuple[Quantity, Value], ...]
 
 @dataclass(frozen=True)
 class Priced:
-    """Every valid strategy of one request, priced, with the order in which a search would prefer them."""
+    """Every valid strategy of one request, priced."""
 
     request: SearchRequest
     table: StrategyTable
@@ -57,6 +59,10 @@ class Priced:
         """Rows best first: by objective, then fewer devices, then less memory."""
         each = self.devices if self.request.objective == "tokens_per_s_per_device" else 1.0
         return np.lexsort((self.estimates.total_bytes, self.devices, self.estimates.step_s * each))
+
+    def best(self, among: Bools) -> int | None:
+        """The first in that order of those marked, without the whole order; None where none is."""
+        return best_row(self.table, self.estimates, objective=self.request.objective, fits=among)
 
     def candidate(self, row: int, *, fits: bool) -> Candidate:
         """Row ``row`` with the verdict of the point's own budget."""
@@ -118,14 +124,12 @@ def _checked(ask: Ask) -> Ask:
 def _point(here: Ask, space: Priced, *, names: dict[str, Value]) -> Point:
     request = here.request
     inside = space.devices <= here.most_devices
-    if not inside.any():
+    fastest = space.best(inside)
+    if fastest is None:
         return Point(names, request, None, no_strategy(here))
-    fits = inside & (space.need <= request.budget_bytes)
-    ordered = fits[space.order]
-    if not ordered.any():
+    row = space.best(inside & (space.need <= request.budget_bytes))
+    if row is None:
         miss = space.candidate(int(np.argmin(np.where(inside, space.need, np.inf))), fits=False)
         return Point(names, request, miss, memory_binds(miss, request.budget_bytes))
-    row = int(space.order[np.argmax(ordered)])
     best = space.candidate(row, fits=True)
-    fastest = int(space.order[np.argmax(inside[space.order])])
     return Point(names, request, best, speed_binds(best, space.estimates, row=row, fastest=fastest))
