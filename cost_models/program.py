@@ -57,6 +57,8 @@ class Program(Frozen):
     """``once``: gathered in the forward pass of a step and kept for the backward pass (ZeRO-2)."""
     optimizer_over: Literal["weights", "data"] = "weights"
     """``data``: optimizer state and fp32 weights are split over data and context too (ZeRO-1, distributed optimizer)."""
+    gradients_over: Literal["weights", "optimizer"] = "weights"
+    """``optimizer``: PyTorch's gradients are split as the optimizer's state is (ZeRO-2), once a microbatch has made them."""
     optimizer_group: Annotated[int, Field(gt=0)] | None = None
     """Devices over which the optimizer is split at most, where that is less than data."""
     compute_copy: bool = False

@@ -71,8 +71,10 @@ class TorchMemory:
 
     @cached_property
     def grads(self) -> Floats:
-        """Gradients of a device's weights; fp32, or bf16 where they are reduced in it."""
-        return (2.0 if self.layout.setting.program.pure_bf16 else FP32_BYTES) * self._elements
+        """Gradients of a device's weights; fp32, or bf16 where they are reduced in it; with ZeRO-2 its part of them alone."""
+        program = self.layout.setting.program
+        shards = optimizer_shards(self.layout) if program.gradients_over == "optimizer" else 1.0
+        return (2.0 if program.pure_bf16 else FP32_BYTES) * self._elements / shards
 
     @cached_property
     def _stream(self) -> Floats:

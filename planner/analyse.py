@@ -70,7 +70,13 @@ class Analysis:
 
 def setting_of(request: SearchRequest) -> Setting:
     """What the laws need to know of a request."""
-    return Setting(model=request.model, hardware=request.hardware, workload=request.workload, budget_bytes=request.budget_bytes)
+    return Setting(
+        model=request.model,
+        hardware=request.hardware,
+        workload=request.workload,
+        budget_bytes=request.budget_bytes,
+        program=request.program,
+    )
 
 
 def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from cost_models.program import STEP, Program
 from lcplan.errors import BadInputError
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
@@ -32,6 +33,8 @@ class SearchRequest(Frozen):
     filters: Filters = Filters()
     trainer: str | None = None
     """Only strategies that this trainer runs as they are (one of ``planner.trainers.TRAINER_NAMES``)."""
+    program: Program = Field(default=STEP, exclude=True)
+    """Whose step the laws price: an imported file's trainer's, else that of docs/step.md. No part of a search's question."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

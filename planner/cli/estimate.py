@@ -17,7 +17,7 @@ from planner.cli.from_files import from_options, with_file
 from planner.cli.options import knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.flat import flat_row
-from planner.importers.estimate import Opinion, opinion, placed, refused_too
+from planner.importers.estimate import Opinion, as_run, opinion, placed, refused_too
 from planner.importers.interface import Imported
 from planner.measure.at_hand import devices_at_hand
 from planner.measure.pool import PoolLimits
@@ -69,10 +69,10 @@ def command(**options: Any) -> int:
     """
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
-    request = build_request(parsed)
+    request = as_run(build_request(parsed), imported)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
-    candidates = [price(request, placed(one, imported)) for one in _strategies(request, offered, imported)]
+    candidates = [price(request, placed(one, imported, request.program)) for one in _strategies(request, offered, imported)]
     with TemporaryDirectory(prefix="lcplan-") as scratch:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]

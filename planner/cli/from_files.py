@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -59,8 +60,10 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     merged = options | said
     lacks = "".join(f"; {note}" for note in imported.notes if "give --model" in note)
     _complete(merged, f" (nor does {file} say it{lacks})")
-    if trainer(name).whole_loss and merged["loss_chunk_tokens"] is None:
+    torch = imported.program.runtime == "torch"
+    if (torch or trainer(name).whole_loss) and merged["loss_chunk_tokens"] is None:
         merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
+        imported = replace(imported, program=imported.program.model_copy(update={"loss": "whole"}))
     return merged, imported
 
 

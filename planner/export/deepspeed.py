@@ -63,7 +63,7 @@ def _settings(job: Job) -> dict[str, Any]:
         "gradient_accumulation_steps": job.strategy.microbatches,
         "bf16": {"enabled": True},
         "zero_optimization": {
-            "stage": 3,
+            "stage": 3 if mesh.tensor == 1 else 1,  # beside AutoTP nothing of ZeRO-3, and here there is one rank to split over
             "overlap_comm": True,
             "contiguous_gradients": True,
             "offload_optimizer": {"device": "none"},

@@ -7,6 +7,7 @@ from typing import Any
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from lcplan.textfile import read_yaml
+from planner.importers.accelerate_ways import Way, way_of
 from planner.importers.interface import Imported, mesh_text, whole
 from planner.trainers.accelerate import ROTATION
 from planner.trainers.known_keys import unknown_keys
@@ -32,7 +33,8 @@ def read(file: str, devices: int | None = None) -> Imported:
     keys = [key for key in data if isinstance(key, str)]
     keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
     devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
-    sizes = _sizes(parallel, devices=devices, file=file)
+    way = way_of(data, fsdp, file=file)
+    sizes = _sizes(parallel, way, devices=devices, file=file)
     options: dict[str, Any] = {"devices": devices or _product(sizes), "mesh": mesh_text(sizes)}
     if options["devices"] != _product(sizes):
         raise BadInputError(
@@ -43,7 +45,18 @@ def read(file: str, devices: int | None = None) -> Imported:
     if "fsdp_activation_checkpointing" in fsdp:
         options["remat"] = ("full" if fsdp["fsdp_activation_checkpointing"] else "none",)
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
-    return Imported("accelerate", file, options, unknown=unknown_keys("accelerate", keys), notes=tuple(_notes(data, fsdp)))
+    return Imported(
+        "accelerate",
+        file,
+        options,
+        unknown=unknown_keys("accelerate", keys),
+        notes=(*_notes(data), *way.notes),
+        more=way.differences,
+        refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file) > 1),
+        program=way.program,
+        waives=way.waives,
+        whole_weights=way.whole_weights,
+    )
 
 
 def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
@@ -54,19 +67,27 @@ def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict
     return {key if key.startswith(prefix) else prefix + key: value for key, value in section.items()}
 
 
-def _sizes(parallel: dict[str, Any], *, devices: int | None, file: str) -> dict[str, int]:
-    def size(name: str, default: int) -> int:
-        return whole(parallel.get(_PARALLEL + name, default), _PARALLEL + name, file=file)
+def _size(parallel: dict[str, Any], name: str, file: str) -> int:
+    return whole(parallel.get(_PARALLEL + name, 1), _PARALLEL + name, file=file)
 
-    if not parallel:
-        if devices is None:
-            raise BadInputError(f"{file}: neither num_processes nor parallelism_config; give --devices")
-        return {"data": 1, "fsdp": devices, "context": 1, "tensor": 1}
-    context, sequence = size("cp_size", 1), size("sp_size", 1)
+
+def _sizes(parallel: dict[str, Any], way: Way, *, devices: int | None, file: str) -> dict[str, int]:
+    context, sequence = _size(parallel, "cp_size", file), _size(parallel, "sp_size", file)
     if context > 1 and sequence > 1:
         raise BadInputError(f"{file}: cp_size and sp_size are both above 1; Accelerate takes one of them")
-    return {"data": size("dp_replicate_size", 1), "fsdp": size("dp_shard_size", 1), "context": context * sequence,
-            "tensor": size("tp_size", 1)}  # fmt: skip
+    others = context * sequence * _size(parallel, "tp_size", file)
+    if parallel and way.sharded_by_mesh:
+        copies, shards = _size(parallel, "dp_replicate_size", file), _size(parallel, "dp_shard_size", file)
+        return {"data": copies, "fsdp": shards, "context": context * sequence, "tensor": _size(parallel, "tp_size", file)}
+    if devices is None:
+        raise BadInputError(f"{file}: neither num_processes nor parallelism_config; give --devices")
+    ranks, rest = divmod(devices, others)
+    copies = way.copies(ranks)
+    if rest or not ranks or ranks % copies:
+        raise BadInputError(
+            f"{file}: {others} ranks that share a sequence and {copies} replicas do not divide {devices} processes"
+        )
+    return {"data": copies, "fsdp": ranks // copies, "context": context * sequence, "tensor": _size(parallel, "tp_size", file)}
 
 
 def _product(sizes: dict[str, int]) -> int:
@@ -86,12 +107,6 @@ def _scheme(parallel: dict[str, Any], file: str) -> str:
     return names[rotation]
 
 
-def _notes(data: dict[str, Any], fsdp: dict[str, Any]) -> list[str]:
-    notes = []
-    if data.get("mixed_precision") != "bf16":
-        notes.append(f"mixed_precision={data.get('mixed_precision')}: lcplan prices bf16 with fp32 masters")
-    if fsdp.get("fsdp_offload_params"):
-        notes.append("fsdp_offload_params: lcplan keeps the state on the device")
-    if str(fsdp.get("fsdp_reshard_after_forward", True)).lower() in ("false", "shard_grad_op"):
-        notes.append("fsdp_reshard_after_forward=false: gathered weights stay; lcplan prices gathering them again")
-    return notes
+def _notes(data: dict[str, Any]) -> tuple[str, ...]:
+    precision = data.get("mixed_precision")
+    return () if precision == "bf16" else (f"mixed_precision={precision}: lcplan prices bf16 with fp32 masters",)

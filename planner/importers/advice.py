@@ -76,20 +76,22 @@ def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits
         return Advice(None, (), tuple(unwritten))
     filters = restrict(Filters(), trainer, hardware=request.hardware, model=request.model)
     changed = {"filters": filters, "devices": current.strategy.devices, "trainer": trainer.name}
-    wider = SearchRequest.model_validate(request.model_copy(update=changed).model_dump())
+    program = request.program.model_copy(update={"saved": None} | ({} if trainer.whole_loss else {"loss": "chunked"}))
+    wider = SearchRequest.model_validate(request.model_copy(update=changed).model_dump() | {"program": program})
     analysis = analyse(wider, (current.strategy.backend,))
     limit = current.estimate["step_s"] * (1 - WORTH_SAYING) if fits else np.inf
     best = _best(analysis, trainer, rows=np.arange(len(analysis.table)), limit=limit)
+    whole = program.loss == "whole"
     different = _different(analysis.table, current.strategy)
     single = []
     for name, mask in different.items():
         others = sum(column for other, column in different.items() if other != name)
         rows = np.flatnonzero(mask & (others == 0))
         found = _best(analysis, trainer, rows=rows, limit=limit)
-        single += [Change(_changes(current.strategy, found.strategy), found)] if found else []
+        single += [Change(_changes(current.strategy, found.strategy, whole_loss=whole), found)] if found else []
     single.sort(key=lambda change: change.candidate.estimate["step_s"])
-    whole = Change(_changes(current.strategy, best.strategy), best) if best else None
-    return Advice(whole, tuple(change for change in single if whole is None or change.candidate != whole.candidate))
+    together = Change(_changes(current.strategy, best.strategy, whole_loss=whole), best) if best else None
+    return Advice(together, tuple(change for change in single if together is None or change.candidate != together.candidate))
 
 
 def _different(table: StrategyTable, strategy: Strategy) -> dict[str, NDArray[np.int64]]:
@@ -123,17 +125,18 @@ def _fitting(analysis: Analysis, trainer: Trainer, *, rows: Iterator[int]) -> It
     for row in rows:
         candidate = analysis.candidate(row)
         job = Job(setting.model, setting.hardware, setting.workload, candidate.strategy)
-        extra = sum(difference.extra_bytes for difference in trainer.extras(job))
+        extra = 0 if analysis.setting.program.runtime == "torch" else sum(d.extra_bytes for d in trainer.extras(job))
         estimate = candidate.estimate
         if estimate["memory_bytes"]["total"] + estimate["allowance_bytes"] + extra <= setting.budget_bytes:
             yield candidate
 
 
-def _changes(old: Strategy, new: Strategy) -> tuple[str, ...]:
+def _changes(old: Strategy, new: Strategy, *, whole_loss: bool) -> tuple[str, ...]:
     found = [f"mesh {old.mesh.label} -> {new.mesh.label}"] if old.mesh != new.mesh else []
     for name in KNOBS:
         before, after = getattr(old, name), getattr(new, name)
-        if before != after and not (name == "scheme" and new.mesh.context == 1):
+        idle = (name == "scheme" and new.mesh.context == 1) or (name == "loss_chunk_tokens" and whole_loss)
+        if before != after and not idle:
             words = (
                 ("axis order " + ",".join(before), ",".join(after))
                 if name == "axis_order"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from lcplan.errors import BadInputError
 from lcplan.textfile import read_json
 from planner.importers.interface import Imported, mesh_text, whole
-from planner.trainers import Difference, Job
+from planner.importers.zero import STAGES, Zero
 from planner.trainers.known_keys import unknown_keys
 
-STAGES = {0: "nothing", 1: "the optimizer's state", 2: "the optimizer's state and gradients", 3: "everything"}
+OFFLOADS = ("offload_optimizer", "offload_param")
 
 
 def read(file: str, devices: int | None = None) -> Imported:
@@ -30,6 +29,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     stage = zero.get("stage", 0)
     if isinstance(stage, bool | dict | list) or stage not in STAGES:
         raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")
+    sharding = Zero(stage, zero, offloaded={name: _device(zero, name) for name in OFFLOADS})
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
     tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
     batch = _batch(data, file)
@@ -49,8 +49,12 @@ def read(file: str, devices: int | None = None) -> Imported:
         file,
         options,
         unknown=unknown_keys("deepspeed", keys),
-        notes=tuple(_notes(data, zero)),
-        more=_sharding(stage),
+        notes=tuple(_notes(data, sharding)),
+        more=sharding.differences,
+        refuses=sharding.refusals,
+        program=sharding.program,
+        whole_weights=sharding.whole_weights,
+        waives=sharding.waives,
     )
 
 
@@ -95,34 +99,16 @@ def _workload(batch: dict[str, int], *, ranks: int, file: str) -> dict[str, Any]
     return {"global_batch": total, "microbatches": (steps,)}
 
 
-def _sharding(stage: int) -> Callable[[Job], list[Difference]]:
-    def differences(job: Job) -> list[Difference]:
-        shards = job.strategy.mesh.fsdp * job.strategy.mesh.context
-        if stage in (0, 3) or shards == 1:
-            return []
-        per_element = {1: 6, 2: 2}[stage]  # bf16 parameters, and below stage 2 fp32 gradients, lie whole
-        sharded = {1: 4, 2: 0}[stage]  # what the laws already count of them
-        return [
-            Difference(
-                name="sharding",
-                plan="parameters, gradients and optimizer over fsdp x context",
-                trainer=f"ZeRO-{stage}: {STAGES[stage]}",
-                why="parameters lie whole in bf16 on every rank",
-                extra_bytes=round((per_element * shards - sharded) * job.state_elements),
-            )
-        ]
-
-    return differences
+def _device(zero: dict[str, Any], name: str) -> str:
+    """Where a part of the state lies: ``none``, ``cpu`` or ``nvme``."""
+    section = zero.get(name)
+    return str(section.get("device", "none")) if isinstance(section, dict) else "none"
 
 
-def _notes(data: dict[str, Any], zero: dict[str, Any]) -> list[str]:
-    notes = []
+def _notes(data: dict[str, Any], sharding: Zero) -> list[str]:
+    notes = list(sharding.notes)
     if not _enabled(data.get("bf16") or data.get("bfloat16")):
         notes.append("bf16 is not enabled: lcplan prices bf16 with fp32 masters")
-    for name in ("offload_optimizer", "offload_param"):
-        device = (zero.get(name) or {}).get("device", "none") if isinstance(zero.get(name), dict) else "none"
-        if device != "none":
-            notes.append(f"zero_optimization.{name}.device={device}: lcplan keeps it on the device")
     return notes
 
 

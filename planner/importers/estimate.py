@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cost_models.program import STEP, Program
 from cost_models.setting import Setting
 from cost_models.table import StrategyTable
+from cost_models.torch_memory import RESERVED_OF_ALLOCATED
 from lcplan.strategy import Strategy
 from lcplan.workload import Workload
 from planner.candidate import Candidate
@@ -15,6 +17,9 @@ from planner.importers.interface import Imported
 from planner.request import SearchRequest
 from planner.trainers import Difference, Job, trainer
 from planner.trainers.translate import further_logits
+
+PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss")
+"""Differences from the step of docs/step.md that the laws of a trainer's own step have in them."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class Opinion:
     """Rules of the trainer that it breaks: its validator may not notice."""
     memory_bytes: int
     """By the laws, and what was counted by hand."""
+    allowance_bytes: int
+    """What runtime, communicators and PyTorch's pool take beside it."""
     fits: bool
     advice: Advice
 
@@ -40,28 +47,45 @@ class Opinion:
             "refusals": list(self.refusals),
             "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
             "memory_bytes": self.memory_bytes,
+            "allowance_bytes": self.allowance_bytes,
             "fits": self.fits,
             "would_change": self.advice.to_json(),
         }
 
 
-def placed(strategy: Strategy, imported: Imported | None) -> Strategy:
-    """The strategy with the axis order of the file, where it says one."""
-    if imported is None or imported.axis_order is None:
+def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
+    """The request with the step that the laws price: the trainer's own, where the laws have all of it.
+
+    PyTorch's memory has a law for dense models on GPUs; of a mixture of experts and of latent attention the step of
+    docs/step.md is priced, and what the trainer holds beyond it is counted by hand.
+    """
+    model = request.model
+    if imported is None or request.hardware.kind != "gpu" or model.experts is not None or model.latent is not None:
+        return request
+    return request.model_copy(update={"program": imported.program})
+
+
+def placed(strategy: Strategy, imported: Imported | None, program: Program = STEP) -> Strategy:
+    """The strategy with the axis order of the file, where it says one, and with replicas where weights lie whole."""
+    if imported is None:
         return strategy
-    return strategy.model_copy(update={"axis_order": imported.axis_order})
+    changes: dict[str, Any] = {} if imported.axis_order is None else {"axis_order": imported.axis_order}
+    if imported.whole_weights and program.runtime == "torch":
+        mesh = strategy.mesh
+        changes["mesh"] = mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1})
+    return strategy.model_copy(update=changes) if changes else strategy
 
 
-def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
-    """Price what the laws leave out, look at the trainer's rules, look for something better."""
+def _beyond(imported: Imported, job: Job, *, priced: bool) -> list[Difference]:
+    """What the trainer needs beyond what the laws price; ``priced``: they price its own step."""
     target = trainer(imported.trainer)
-    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
-    job = Job(request.model, request.hardware, request.workload, candidate.strategy)
     own = imported.more(job)
     whole = any(difference.name == "sharding" for difference in own)  # counts the bf16 parameters already
-    differences = [*own, *(usual for usual in target.extras(job) if not (whole and usual.name == "parameters"))]
+    found = [*own, *(usual for usual in target.extras(job) if not (whole and usual.name == "parameters"))]
+    if priced:
+        return [difference for difference in found if difference.name not in PRICED]
     if target.whole_loss and further_logits(job):
-        differences.append(
+        found.append(
             Difference(
                 name="loss",
                 plan="logits of one sequence's share at once",
@@ -70,15 +94,27 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
                 extra_bytes=further_logits(job),
             )
         )
+    return found
+
+
+def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
+    """Price what the laws leave out, look at the trainer's rules, look for something better."""
+    target = trainer(imported.trainer)
+    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
+    job = Job(request.model, request.hardware, request.workload, candidate.strategy)
+    differences = _beyond(imported, job, priced=request.program.runtime == "torch")
     extra = sum(difference.extra_bytes for difference in differences)
     estimate = candidate.estimate
     memory = int(estimate["memory_bytes"]["total"]) + extra
-    fits = memory + int(estimate["allowance_bytes"]) <= request.budget_bytes
+    pool = RESERVED_OF_ALLOCATED - 1.0 if request.program.runtime == "torch" else 0.0
+    allowance = int(estimate["allowance_bytes"] + pool * extra)
+    fits = memory + allowance <= request.budget_bytes
     return Opinion(
         imported=imported,
         differences=tuple(differences),
         refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
         memory_bytes=memory,
+        allowance_bytes=allowance,
         fits=fits,
         advice=advise(request, candidate, trainer=target, fits=fits),
     )
@@ -89,7 +125,8 @@ def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, .
     target = trainer(imported.trainer)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=budget_bytes)
     table = StrategyTable.from_strategies([job.strategy])
-    broken = [rule.explain(setting, job.strategy) for rule in target.rules if rule.broken(setting, table)[0]]
+    rules = [rule for rule in target.rules if rule.name not in imported.waives]
+    broken = [rule.explain(setting, job.strategy) for rule in rules if rule.broken(setting, table)[0]]
     return (*broken, *imported.refuses(job))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cost_models.program import STEP, Program
 from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
 from lcplan.strategy import AxisName
@@ -44,6 +45,12 @@ class Imported:
     """Differences between the run and the laws that follow from this file alone."""
     refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
+    program: Program = STEP
+    """Whose step the laws price; the step of docs/step.md for a trainer in JAX."""
+    waives: tuple[str, ...] = ()
+    """Rules of the trainer that do not hold for this way of running it."""
+    whole_weights: bool = False
+    """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
 
 
 Reader = Callable[[str, int | None], Imported]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from cost_models.program import PROGRAMS, Program
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from lcplan.textfile import read_text
 from planner.importers.interface import Imported, mesh_text, refuse_axes, with_experts
 from planner.importers.megatron_model import model_of
+from planner.importers.megatron_refusals import notes_of, offloaded, refusals_of, refuse_adapters
 from planner.importers.megatron_words import Arguments, Number, numbers, parse
 from planner.trainers import Difference, Job
 from planner.trainers.common_rules import whole_stream
 from planner.trainers.known_keys import unknown_keys
 from planner.trainers.megatron import SCHEMES
 
-FP8_ROWS = 16
-"""Tokens of which a rank has a multiple where Transformer Engine multiplies in fp8."""
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
 
@@ -33,11 +33,12 @@ def read(file: str, devices: int | None = None) -> Imported:
     arguments = parse(read_text(file), file)
     unknown = unknown_keys("megatron", arguments)
     number = numbers(arguments, file)
+    refuse_adapters(arguments, file=file)
     _refuse_stages(arguments, number, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
     options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
     options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
-    model, notes = model_of(arguments, file=file)
+    model, notes = model_of(arguments, tensor=sizes["tensor"], file=file)
     options |= {"model": model} if model else {}
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(arguments, file),)
@@ -49,9 +50,11 @@ def read(file: str, devices: int | None = None) -> Imported:
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more, *_eight_bits(arguments)),
-        more=_differences(arguments, sizes),
-        refuses=lambda job: _uneven_rows(arguments, job),
+        notes=(*notes, *more, *notes_of(arguments)),
+        more=lambda job: [*_differences(arguments, sizes)(job), *offloaded(arguments, job, file=file)],
+        program=_program(arguments, sizes),
+        whole_weights=_zero_one(arguments),
+        refuses=lambda job: refusals_of(arguments, job),
     )
 
 
@@ -74,10 +77,9 @@ def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: st
     ranks, rest = divmod(devices, tensor * context)
     if rest or not ranks:
         raise BadInputError(f"{file}: tensor x context = {tensor * context} does not divide --devices {devices}")
-    strategy = (arguments.get("data-parallel-sharding-strategy") or ["optim_grads_params"])[0]
     sharded = "use-torch-fsdp2" in arguments or "use-distributed-optimizer" in arguments
     if "use-megatron-fsdp" in arguments:
-        sharded = strategy != "no_shard"
+        sharded = _sharding_strategy(arguments) != "no_shard"
     copies = number("num-distributed-optimizer-instances", 1) or 1
     if ranks % copies:
         raise BadInputError(
@@ -89,9 +91,15 @@ def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: st
     return with_experts(sizes, number(key, 1) or 1, key=f"--{key}", file=file), devices
 
 
+def _sharding_strategy(arguments: Arguments) -> str:
+    """``--data-parallel-sharding-strategy`` of Megatron-FSDP."""
+    return (arguments.get("data-parallel-sharding-strategy") or ["optim_grads_params"])[0]
+
+
 def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     seq, micro, batch = number("seq-length", None), number("micro-batch-size", None), number("global-batch-size", None)
+    seq = seq or number("max-length", None)  # ms-swift's name
     if seq is not None:
         found["seq"] = seq
     if micro is None:
@@ -153,18 +161,6 @@ def _moments(arguments: Arguments) -> str:
     return "bf16" if "use-precision-aware-optimizer" in arguments and kinds == ["bf16", "bf16"] else "fp32"
 
 
-def _eight_bits(arguments: Arguments) -> list[str]:
-    return [f"--fp8-format {' '.join(arguments['fp8-format'])}: lcplan prices bf16"] if "fp8-format" in arguments else []
-
-
-def _uneven_rows(arguments: Arguments, job: Job) -> list[str]:
-    """Transformer Engine's products in fp8 take rows by 16."""
-    rows = job.local_tokens // job.strategy.mesh.tensor
-    if "fp8-format" not in arguments or rows % FP8_ROWS == 0:
-        return []
-    return [f"products in fp8 take a multiple of {FP8_ROWS} tokens, and a context and tensor rank has {rows}; pad --seq-length"]
-
-
 def _dense_mask(job: Job) -> Difference:
     """Of its data loader: one byte for each pair of positions, of whole sequences whatever context splits."""
     return Difference(
@@ -176,9 +172,38 @@ def _dense_mask(job: Job) -> Difference:
     )
 
 
+def _zero_one(arguments: Arguments) -> bool:
+    """Whether the optimizer's state alone is split over data-parallel ranks."""
+    if "use-megatron-fsdp" in arguments:
+        return _sharding_strategy(arguments) in ("optim", "optim_grads")
+    return "use-distributed-optimizer" in arguments and "use-torch-fsdp2" not in arguments
+
+
+def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
+    """The step that the laws price: Megatron's, its state split as the arguments have it."""
+    changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": "sequence-parallel" in arguments}
+    if _zero_one(arguments):
+        group = sizes["fsdp"] * sizes["context"]
+        changes |= {"optimizer_group": group if sizes["data"] > 1 else None}
+    elif sizes["fsdp"] * sizes["context"] > 1 and ({"use-megatron-fsdp", "use-torch-fsdp2"} & arguments.keys()):
+        changes |= {"weights_over": "fsdp+context", "optimizer_over": "weights"}
+    else:
+        changes |= {"optimizer_over": "weights"}
+    return PROGRAMS["megatron"].model_copy(update=changes)
+
+
+def _held_elements(job: Job, shards: int) -> float:
+    """Matrix parameters that a rank holds where data-parallel ranks hold them whole: of experts only those of its own."""
+    every = job.state_elements * shards
+    model, mesh = job.model, job.strategy.mesh
+    count = model.experts.count if model.experts else 0
+    experts = model.expert_layers * count * model.expert_matrix_parameters / mesh.tensor
+    return every - experts * (1 - 1 / mesh.expert)
+
+
 def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
     """What follows from these arguments beyond what Megatron always does."""
-    zero_one = "use-distributed-optimizer" in arguments and "use-megatron-fsdp" not in arguments
+    zero_one = _zero_one(arguments)
 
     def differences(job: Job) -> list[Difference]:
         found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
@@ -186,16 +211,14 @@ def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job],
             found += whole_stream(job, "there is no --sequence-parallel")
         shards = sizes["fsdp"] * sizes["context"] * sizes["expert"]
         if zero_one and shards > 1:
-            whole_copy = (
-                6 * job.state_elements * shards
-            )  # bf16 parameters and fp32 gradients, of which lcplan has fp32 both, sharded
+            whole_copy = 6 * _held_elements(job, shards)  # bf16 parameters and fp32 gradients, of which the laws have
             found.append(
                 Difference(
                     name="sharding",
                     plan="parameters, gradients and optimizer over fsdp x context",
                     trainer="the optimizer's state alone",
                     why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and fp32 gradients lie whole on every rank",
-                    extra_bytes=round(whole_copy - 4 * job.state_elements),
+                    extra_bytes=round(whole_copy - 4 * job.state_elements),  # fp32 gradients, sharded
                 )
             )
         return found

@@ -9,8 +9,11 @@ from lcplan.model import ModelSpec
 from planner.importers.interface import recognised
 from planner.importers.megatron_words import Arguments, numbers, real
 
+VOCABULARY_STEP = 128
+"""``--make-vocab-size-divisible-by`` unless said; times the tensor ranks (tokenizer's ``_vocab_size_with_padding``)."""
 
-def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list[str]]:
+
+def model_of(arguments: Arguments, *, tensor: int, file: str) -> tuple[ModelSpec | None, list[str]]:
     """The model, or None where the arguments do not describe one; and what to know of it.
 
     Raises
@@ -33,7 +36,13 @@ def model_of(arguments: Arguments, *, file: str) -> tuple[ModelSpec | None, list
         problems.append(f"{file}: without --swiglu the feed-forward is plain; give such a model with --model")
     if problems:
         raise BadInputError(problems)
-    return recognised(ModelSpec.read(_fields(arguments, file), file)), []
+    model = recognised(ModelSpec.read(_fields(arguments, file), file))
+    if model.vocab % tensor == 0:
+        return model, []
+    step = (numbers(arguments, file)("make-vocab-size-divisible-by", None) or VOCABULARY_STEP) * tensor
+    padded = -(-model.vocab // step) * step
+    note = f"vocabulary {model.vocab} padded to {padded}, a multiple of {step}, as Megatron pads it"
+    return model.model_copy(update={"vocab": padded}), [note]
 
 
 def _fields(arguments: Arguments, file: str) -> dict[str, Any]:

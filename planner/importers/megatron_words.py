@@ -25,6 +25,7 @@ def parse(text: str, file: str) -> Arguments:
     for word in _split(text.replace("\\\n", " "), file):
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
+            name = name.replace("_", "-")  # ms-swift writes Megatron's names so, and flags with true or false
             found[name] = [value] if equals else []
         elif "$" in word:
             raise BadInputError(f"{file}: {word!r} is a shell variable; write its value, lcplan runs no shell")
@@ -36,7 +37,7 @@ def parse(text: str, file: str) -> Arguments:
             found[name].append(word)
     if not found:
         raise BadInputError(f"{file}: no Megatron argument in it")
-    return found
+    return {name: [] if values == ["true"] else values for name, values in found.items() if values != ["false"]}
 
 
 def _split(text: str, file: str) -> list[str]:

@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cost_models.program import PROGRAMS, Program
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from planner.importers.interface import Imported, mesh_text, refuse_axes, whole, with_experts
+from planner.importers.offload import STATE_BYTES, in_host_memory
 from planner.importers.torchtitan_python import read_python
 from planner.importers.torchtitan_said import Said
 from planner.importers.torchtitan_toml import read_toml
+from planner.trainers import Difference, Job
 from planner.trainers.known_keys import unknown_keys
 
+SELECTIVE = ("context", "lse", "query", "attention_out", "gate")
+"""What its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
 STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
 """``context_parallel_strategy`` of torchtitan after 0.3.0."""
 
@@ -44,7 +49,39 @@ def read(file: str, devices: int | None = None) -> Imported:
     notes = (*said.notes, *(() if said.model else ("no model that the catalogue knows: give --model",)))
     keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
     unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
-    return Imported("torchtitan", file, options, unknown=unknown, notes=notes)
+    return Imported(
+        "torchtitan",
+        file,
+        options,
+        unknown=unknown,
+        notes=notes,
+        program=_program(said),
+        more=lambda job: _offload(training, job),
+        refuses=lambda job: _attention(said, job),
+    )
+
+
+def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
+    """``enable_cpu_offload``: FSDP2's policy that keeps parameters, gradients and the optimizer on the host."""
+    if training.get("enable_cpu_offload") is not True:
+        return []
+    shards = job.strategy.state_shards
+    return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="enable_cpu_offload")
+
+
+def _attention(said: Said, job: Job) -> list[str]:
+    """Context parallelism is FlexAttention's alone (models/common/decoder.py)."""
+    context = job.strategy.mesh.context
+    if context == 1 or said.attention in (None, "flex"):
+        return []
+    asked = f"attn_backend={said.attention!r} with context_parallel_degree={context}"
+    return [f"{asked}: flex alone has context parallelism; use attn_backend='flex'"]
+
+
+def _program(said: Said) -> Program:
+    """The step that the laws price: torchtitan's, compiled or one operation at a time."""
+    base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
+    return base.model_copy(update={"loss": "chunked", "saved": SELECTIVE if said.selective else None})
 
 
 def _scheme(parallel: Mapping[str, Any], otherwise: str, *, file: str) -> str:

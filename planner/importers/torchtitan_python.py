@@ -93,6 +93,9 @@ def read_python(file: str) -> Said:
         parallelism=sections["parallelism"],
         model=_model(module),
         remat=remat,
+        attention=_attention(module),
+        compiled=any(_called(call) == "CompileConfig" and module.keywords(call)[0].get("enable") for call in module.calls()),
+        selective=any(_called(call) == "SelectiveAC.Config" for call in module.calls()),
         loss_chunks=chunks,
         notes=(*notes, *more, *unread),
     )
@@ -144,7 +147,9 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
                 return "none", []
             name = _called(node.value).partition(".")[0] if isinstance(node.value, ast.Call) else ""
             if name == "SelectiveAC":
-                return "none", ["selective checkpointing is priced as none, the nearest that keeps at least as much"]
+                return "none", [
+                    "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
+                ]
             if name in REMAT:
                 return REMAT[name], []
             return None, [f"activation_checkpoint {name or 'value'} is none that lcplan knows: give --remat"]
@@ -158,6 +163,12 @@ def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
             values, _ = module.keywords(call)
             return values.get("num_chunks", 8), []
     return None, ["the loss is the base configuration's and was not read: priced without chunks (--loss-chunk-tokens)"]
+
+
+def _attention(module: Module) -> str | None:
+    """The backend that the model registry is asked for, where it is a literal."""
+    asked = (module.keywords(call)[0].get("attn_backend") for call in module.calls() if _called(call) == "model_registry")
+    return next((str(value) for value in asked if value is not None), None)
 
 
 def _model(module: Module) -> ModelSpec | None:

@@ -38,6 +38,12 @@ class Said:
     scheme: str = "all-gather"
     remat: str | None = None
     loss_chunks: Any = None
+    attention: str | None = None
+    """``attn_backend`` of its model registry."""
+    compiled: bool = False
+    """Whether torch.compile fuses what lies between products."""
+    selective: bool = False
+    """Whether checkpointing is its selective one, by operations."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 

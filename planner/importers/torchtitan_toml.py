@@ -53,13 +53,17 @@ def read_toml(file: str) -> Said:
     if "batch_size" in training:
         training.setdefault("local_batch_size", training.pop("batch_size"))
     model = _section(data, "model", file=file)
-    remat, notes = _remat(_section(data, "activation_checkpoint", file=file), file)
+    policy = _section(data, "activation_checkpoint", file=file)
+    remat, notes = _remat(policy, file)
+    compiles = _section(data, "compile", file=file).get("enable", training.get("compile", False))
     return Said(
         training=training,
         parallelism=parallel,
         model=flavored(str(model.get("name", "")), str(model.get("flavor", ""))),
         scheme=_scheme(parallel, file),
         remat=remat,
+        compiled=compiles is True,
+        selective=policy.get("mode", "selective") == "selective",
         unknown=tuple(unknown),
         notes=tuple(notes),
     )
@@ -87,4 +91,6 @@ def _remat(section: Mapping[str, Any], file: str) -> tuple[str, list[str]]:
     if mode != "selective":
         return REMAT[mode], []
     option = section.get("selective_ac_option", "2")
-    return "none", [f"selective checkpointing ({option}) is priced as none, the nearest that keeps at least as much"]
+    return "none", [
+        f"selective checkpointing ({option}) keeps attention and every second product: priced so, nearest policy none"
+    ]

@@ -62,7 +62,14 @@ def _say_vocabulary(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _pads(setting: Setting) -> bool:
+    """Whether the program's shards may be uneven: PyTorch's FSDP and Megatron's and DeepSpeed's flat buffers pad the last."""
+    return setting.program.runtime == "torch"
+
+
 def _state(setting: Setting, table: StrategyTable) -> Mask:
+    if _pads(setting):
+        return np.zeros(len(table), dtype=np.bool_)
     over_tensor = (table.tensor > setting.model.kv_heads) | (setting.model.experts is not None)
     shards = table.fsdp * table.context * table.expert * np.where(over_tensor, table.tensor, 1)
     return setting.model.d_model % shards != 0

@@ -32,7 +32,7 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
         size = f" ({format_bytes(difference.extra_bytes)} a device)" if difference.extra_bytes else ""
         yield Text(f"{difference.name}: {difference.trainer}{size}")
         yield Text(f"  {difference.why}", style="dim")
-    need = opinion.memory_bytes + int(candidate.estimate["allowance_bytes"])
+    need = opinion.memory_bytes + opinion.allowance_bytes
     fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that: "
     yield Text(fits + ("fits" if opinion.fits else "does not fit"), style="green" if opinion.fits else "red")
     yield from _advice(opinion, candidate)

@@ -67,6 +67,17 @@ def _say_tensor_and_sequence(_: Setting, strategy: Strategy) -> str:
     )
 
 
+def _tensor_and_zero_three(_: Setting, table: StrategyTable) -> Mask:
+    return (table.tensor > 1) & (table.data * table.fsdp * table.context * table.expert > 1)
+
+
+def _say_tensor_and_zero_three(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"{strategy.mesh.label}: DeepSpeed trains AutoTP with ZeRO 0, 1 and 2 only, and refuses ZeRO-3 beside it as it builds "
+        "its engine (deepspeedai/DeepSpeed#8167); use tensor=1, or another trainer for tensor parallelism"
+    )
+
+
 DEEPSPEED = Trainer(
     name="deepspeed",
     title="DeepSpeed 0.19.8",
@@ -76,6 +87,7 @@ DEEPSPEED = Trainer(
     knobs=knobs,
     rules=(
         Rule("deepspeed-tensor-sequence", "knob", _tensor_and_sequence, _say_tensor_and_sequence),
+        Rule("deepspeed-tensor-zero", "knob", _tensor_and_zero_three, _say_tensor_and_zero_three),
         kv_heads_rule("deepspeed", ""),
     ),
     model_problems=model_problems,

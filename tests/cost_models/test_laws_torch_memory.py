@@ -36,6 +36,13 @@ def test_a_distributed_optimizer_leaves_weights_and_gradients_whole():
     assert memory.optimizer[0] == pytest.approx(8.0 * LLAMA.parameters / 16)
 
 
+def test_zero_two_splits_gradients_as_the_optimizer():
+    layout = layout_of("megatron", mesh=Mesh(data=16))
+    setting = layout.setting
+    split = replace(setting, program=setting.program.model_copy(update={"gradients_over": "optimizer"}))
+    assert TorchMemory(replace(layout, setting=split)).grads[0] == pytest.approx(4.0 * LLAMA.parameters / 16)
+
+
 def test_logits_of_a_whole_microbatch_have_four_copies():
     layout = layout_of("torch-fsdp", mesh=Mesh(fsdp=16))
     parts, total, _ = TorchMemory(layout).parts()

@@ -150,8 +150,3 @@ def test_lower_stages_are_counted_as_what_they_keep_whole(zeros, ask, stage, per
 
 def test_stage_zero_replicates(zeros):
     assert zeros({"zero_optimization": {"stage": 0}}).options["mesh"] == "data=4,fsdp=1,context=8,tensor=1"
-
-
-def test_offload_is_noted(zeros):
-    change = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
-    assert any("offload_optimizer.device=cpu" in note for note in zeros(change).notes)

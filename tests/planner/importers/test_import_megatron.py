@@ -136,3 +136,71 @@ def test_without_sizes_the_model_is_left_to_the_user(says):
 
 def test_the_last_of_equal_arguments_wins_as_in_argparse():
     assert parse("--a 1 --b --a 2 3 --c=4", "x") == {"a": ["2", "3"], "b": [], "c": ["4"]}
+
+
+def test_names_with_underscores_and_flags_with_values_are_ms_swifts(says):
+    """modelscope/ms-swift writes Megatron's arguments so: ``--sequence_parallel true``."""
+    text = RUN.replace("--sequence-parallel", "--sequence_parallel true").replace(
+        "--context-parallel-size", "--context_parallel_size"
+    )
+    assert says(text).options == says(RUN).options
+    assert says(text).program == says(RUN).program
+    off = says(text.replace("--sequence_parallel true", "--sequence_parallel false"))
+    assert not off.program.sequence_parallel
+    lengths = says(RUN.replace("--seq-length 262144", "--max_length 262144"))
+    assert lengths.options["seq"] == 262144
+
+
+@pytest.mark.parametrize(
+    "more", ["--train_type lora", "--tuner_type lora", "--lora_rank 8", "--peft-scheme lora", "--target_modules all-linear"]
+)
+def test_adapters_are_out_of_scope_and_told_so(says, more):
+    with pytest.raises(BadInputError, match="lcplan prices training of every parameter"):
+        says(RUN + more)
+
+
+def test_every_parameter_is_what_full_tuning_trains(says):
+    assert says(RUN + "--tuner_type full --q-lora-rank 64").options == says(RUN).options
+
+
+def test_the_vocabulary_is_padded_where_tensor_does_not_divide_it(says):
+    """GPT-2's 50257 over 2 tensor ranks: the next multiple of 128 x 2 is 50432."""
+    imported = says(RUN.replace("128256", "50257"))
+    assert imported.options["model"].vocab == 50432
+    assert any("vocabulary 50257 padded to 50432, a multiple of 256" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "whole", "over"),
+    [
+        ("", "", False, "weights"),  # Megatron-FSDP, everything split
+        ("--use-megatron-fsdp ", "", True, "data"),  # the distributed optimizer
+        ("--use-distributed-optimizer", "--data-parallel-sharding-strategy optim", True, "data"),
+        ("--use-megatron-fsdp --use-distributed-optimizer", "", False, "weights"),  # replicas
+    ],
+)
+def test_what_of_the_state_is_split(says, old, new, whole, over):
+    imported = says(RUN.replace(old, new))
+    assert (imported.whole_weights, imported.program.optimizer_over) == (whole, over)
+
+
+def test_the_optimizers_share_on_the_host(says, ask):
+    half = says(RUN + "--optimizer-cpu-offload --optimizer-offload-fraction 0.5")
+    run = job(half, ask)
+    [offload] = [one for one in half.more(run) if one.name == "offload"]
+    assert offload.extra_bytes == -round(6 * run.model.parameters / run.strategy.devices)
+    with pytest.raises(BadInputError, match="--optimizer-offload-fraction 'most': not a number"):
+        says(RUN + "--optimizer-cpu-offload --optimizer-offload-fraction most").more(run)
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        ("--fp16", "--fp16: priced as bf16"),
+        ("--optimizer muon", "lcplan prices AdamW"),
+        ("--cpu-offloading", "keeps activations"),
+    ],
+)
+def test_what_is_priced_otherwise_is_told(says, more, note):
+    assert any(note in text for text in says(RUN + more).notes)
+    assert not any(note in text for text in says(RUN).notes)

@@ -164,3 +164,25 @@ def test_what_is_no_configuration_is_refused(says, text, message):
 def test_unknown_fields_are_listed(says):
     unknown = says(PYTHON.replace("context_parallel_degree=8", "context_parallel_degree=8, ring=True")).unknown
     assert unknown == ("parallelism.ring",)
+
+
+def test_whose_step_is_priced(says):
+    """Compiled or not; what selective checkpointing keeps; the loss in chunks, unless the command sets it whole."""
+    assert (says(TOML, "run.toml").program.dispatch, says(TOML, "run.toml").program.saved) == ("eager", None)
+    assert says(TOML + "[compile]\nenable = true\n", "run.toml").program.dispatch == "compiled"
+    selective = says(TOML.replace('mode = "full"', 'mode = "selective"'), "run.toml")
+    assert selective.program.saved == ("context", "lse", "query", "attention_out", "gate")
+    assert says(PYTHON.replace("FullAC", "SelectiveAC")).program.saved == selective.program.saved
+    assert says(PYTHON).program.loss == "chunked"
+
+
+def test_a_state_on_the_host_is_counted(says, ask):
+    from lcplan.strategy import Mesh, Strategy
+    from planner.trainers import Job
+
+    request = ask()
+    job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8), loss_chunk_tokens=1024))
+    imported = says(TOML.replace("seq_len = 131072", "seq_len = 131072\nenable_cpu_offload = true"), "run.toml")
+    [offload] = imported.more(job)
+    assert offload.extra_bytes == -round(16 * request.model.parameters / 16)
+    assert says(TOML, "run.toml").more(job) == []

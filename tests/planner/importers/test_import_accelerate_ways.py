@@ -1,0 +1,80 @@
+"""How Accelerate's YAML splits the state: by FSDP2's mesh, FSDP1's strategy, DeepSpeed's stage, or not at all."""
+
+import pytest
+import yaml
+
+from lcplan.errors import BadInputError
+from planner.importers import accelerate
+
+
+@pytest.fixture
+def says(tmp_path):
+    def _says(**keys):
+        data = {"mixed_precision": "bf16", "num_processes": 16, **keys}
+        (tmp_path / "a.yaml").write_text(yaml.safe_dump(data))
+        return accelerate.read(str(tmp_path / "a.yaml"))
+
+    return _says
+
+
+FIRST = {"fsdp_version": 1}
+
+
+@pytest.mark.parametrize(
+    ("keys", "mesh", "whole"),
+    [
+        ({"distributed_type": "FSDP"}, "data=1,fsdp=16,context=1,tensor=1", False),
+        ({"distributed_type": "MULTI_GPU"}, "data=16,fsdp=1,context=1,tensor=1", False),
+        ({"fsdp_config": FIRST | {"fsdp_sharding_strategy": "FULL_SHARD"}}, "data=1,fsdp=16,context=1,tensor=1", False),
+        ({"fsdp_config": FIRST | {"fsdp_sharding_strategy": 3}}, "data=16,fsdp=1,context=1,tensor=1", False),
+        (
+            {"fsdp_config": FIRST | {"fsdp_sharding_strategy": "HYBRID_SHARD"}, "num_machines": 2},
+            "data=2,fsdp=8,context=1,tensor=1",
+            False,
+        ),
+        ({"distributed_type": "DEEPSPEED"}, "data=1,fsdp=16,context=1,tensor=1", True),  # stage 2, its default
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}}, "data=1,fsdp=16,context=1,tensor=1", False),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "data=16,fsdp=1,context=1,tensor=1", False),
+        (
+            {
+                "distributed_type": "DEEPSPEED",
+                "deepspeed_config": {"zero_stage": 3},
+                "parallelism_config": {"parallelism_config_sp_size": 4},
+            },
+            "data=1,fsdp=4,context=4,tensor=1",
+            False,
+        ),
+    ],
+)
+def test_the_mesh_and_whether_weights_lie_whole(says, keys, mesh, whole):
+    imported = says(**keys)
+    assert (imported.options["mesh"], imported.whole_weights) == (mesh, whole)
+
+
+def test_gathered_weights_that_stay_are_told(says):
+    strategy = FIRST | {"fsdp_sharding_strategy": "SHARD_GRAD_OP"}
+    assert any("gathered weights stay" in note for note in says(fsdp_config=strategy).notes)
+    assert says(fsdp_config=FIRST | {"fsdp_sharding_strategy": "FULL_SHARD"}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"distributed_type": "MEGATRON_LM"}, "give Megatron's arguments with --from-megatron"),
+        ({"distributed_type": "FDSP"}, "distributed_type 'FDSP' is none that lcplan reads here; did you mean 'FSDP'"),
+        ({"fsdp_config": FIRST | {"fsdp_sharding_strategy": "FULL_SHART"}}, "fsdp_sharding_strategy 'FULL_SHART'"),
+        (
+            {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}},
+            "give that file with --from-deepspeed",
+        ),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 4}}, "zero_stage 4 is none of 0, 1, 2, 3"),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": 3}, "deepspeed_config is not a mapping"),
+        (
+            {"fsdp_config": FIRST | {"fsdp_sharding_strategy": "HYBRID_SHARD"}, "num_machines": 3},
+            "3 replicas do not divide 16 processes",
+        ),
+    ],
+)
+def test_ways_that_are_none(says, keys, message):
+    with pytest.raises(BadInputError, match=message):
+        says(**keys)
