@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cost_models.program import STEP, Program
 from lcplan.plan import Plan
 from lcplan.strategy import Strategy
 from planner.candidate import Candidate
 from planner.request import SearchRequest
 from planner.single import price
 from planner.trainers import Difference, Job, Translation
+from planner.trainers.programs import priced_as
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,25 @@ class Cost:
         """Step time as run over step time as planned."""
         return float(self.run.estimate["step_s"] / self.planned.estimate["step_s"])
 
+    own: Candidate | None = None
+    """As the trainer's own step is priced, where the laws have it; its memory decides whether the job as run fits."""
+
     @property
     def run_bytes(self) -> int:
-        """Memory of the job as run: what the laws say, and what was counted by hand."""
+        """Memory of the job as run: of the trainer's own step, or what the laws say and what was counted by hand."""
+        if self.own is not None:
+            return int(self.own.estimate["memory_bytes"]["total"])
         return int(self.run.estimate["memory_bytes"]["total"]) + self.extra_bytes
 
     @property
     def fits(self) -> bool:
         """Whether the job as run fits the plan's budget, by the laws."""
-        return self.run_bytes + int(self.run.estimate["allowance_bytes"]) <= self.budget_bytes
+        return self.need_bytes <= self.budget_bytes
+
+    @property
+    def need_bytes(self) -> int:
+        """What the job as run takes of a device's budget, communicators and the allocator's pool with it."""
+        return self.run_bytes + int((self.own or self.run).estimate["allowance_bytes"])
 
     def to_json(self) -> dict[str, Any]:
         """As scripts read it."""
@@ -80,9 +92,12 @@ def cost_of(plan: Plan, translation: Translation) -> Cost:
     """Price both, and every difference alone."""
     request = request_of(plan)
     planned = price(request, plan.strategy)
+    changed = request.model_copy(update={"workload": translation.job.workload})
+    program = priced_as(translation.trainer.program, request.hardware, request.model)
     return Cost(
         planned=planned,
-        run=price(request.model_copy(update={"workload": translation.job.workload}), translation.job.strategy),
+        run=price(changed, translation.job.strategy),
+        own=price(changed.model_copy(update={"program": program}), translation.job.strategy) if program != STEP else None,
         extra_bytes=translation.extra_bytes,
         budget_bytes=plan.request.budget_bytes,
         effects=tuple(
@@ -105,6 +120,8 @@ def _effect(difference: Difference, planned: Candidate, *, request: SearchReques
     return Effect(difference, step, memory + difference.extra_bytes)
 
 
-def fits_budget(plan: Plan, strategy: Strategy) -> bool:
-    """Whether a strategy fits the plan's budget, by the laws."""
-    return bool(price(request_of(plan), strategy).estimate["fits"])
+def fits_budget(plan: Plan, strategy: Strategy, program: Program = STEP) -> bool:
+    """Whether a strategy fits the plan's budget, by the laws of a trainer's own step where they have it."""
+    request = request_of(plan)
+    own = priced_as(program, request.hardware, request.model)
+    return bool(price(request.model_copy(update={"program": own}), strategy).estimate["fits"])

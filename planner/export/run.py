@@ -76,7 +76,9 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         jax = plan.toolchain.get("jax", "")
 
     def possible(strategy: Strategy) -> bool:
-        return fits_budget(plan, strategy) and not trainer_refusals(target, replace(job, strategy=strategy), plan=plan)
+        return fits_budget(plan, strategy, target.program) and not trainer_refusals(
+            target, replace(job, strategy=strategy), plan=plan
+        )
 
     translation = translate(target, job, fits=possible, jax=jax)
     refused = trainer_refusals(target, translation.job, plan=plan)

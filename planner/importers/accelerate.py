@@ -10,9 +10,10 @@ from lcplan.textfile import read_yaml
 from planner.importers.accelerate_ways import Way, way_of
 from planner.importers.interface import Imported, mesh_text, whole
 from planner.trainers.accelerate import ROTATION
-from planner.trainers.known_keys import unknown_keys
+from planner.trainers.known_keys import known_keys, unknown_keys
 
 _PARALLEL = "parallelism_config_"
+_ELSEWHERE = "give the file of `accelerate launch`, not a training script's own"
 
 
 def read(file: str, devices: int | None = None) -> Imported:
@@ -32,6 +33,9 @@ def read(file: str, devices: int | None = None) -> Imported:
     )
     keys = [key for key in data if isinstance(key, str)]
     keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
+    known = known_keys("accelerate")
+    if not any(key in known for key in keys):
+        raise BadInputError(f"{file}: none of its keys is Accelerate's ({', '.join(keys[:5])}): {_ELSEWHERE}")
     devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
     way = way_of(data, fsdp, file=file)
     sizes = _sizes(parallel, way, devices=devices, file=file)

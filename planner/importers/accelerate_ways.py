@@ -11,8 +11,9 @@ from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from planner.importers.interface import whole
 from planner.importers.offload import STATE_BYTES, in_host_memory
-from planner.importers.zero import STAGES, TRANSFORMERS, Zero
+from planner.importers.zero import STAGES, Zero
 from planner.trainers import Difference, Job
+from planner.trainers.programs import TRANSFORMERS
 
 Kind = Literal["fsdp", "fsdp1", "deepspeed", "ddp"]
 KINDS: Mapping[str, Kind] = {"FSDP": "fsdp", "DEEPSPEED": "deepspeed", "MULTI_GPU": "ddp", "NO": "ddp"}
@@ -52,7 +53,7 @@ class Way:
     @property
     def program(self) -> Program:
         """The step that the laws price."""
-        plain = TRANSFORMERS.model_copy(update={"loss": "chunked", "sequence_parallel": False})
+        plain = TRANSFORMERS.model_copy(update={"loss": "chunked"})
         return plain if self.zero is None else self.zero.program
 
     @property

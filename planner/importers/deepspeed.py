@@ -8,7 +8,7 @@ from lcplan.errors import BadInputError
 from lcplan.textfile import read_json
 from planner.importers.interface import Imported, mesh_text, whole
 from planner.importers.zero import STAGES, Zero
-from planner.trainers.known_keys import unknown_keys
+from planner.trainers.known_keys import known_keys, unknown_keys
 
 OFFLOADS = ("offload_optimizer", "offload_param")
 
@@ -26,6 +26,9 @@ def read(file: str, devices: int | None = None) -> Imported:
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
+    known = known_keys("deepspeed")
+    if not any(key in known for key in keys):
+        raise BadInputError(f"{file}: none of its keys is DeepSpeed's ({', '.join(map(str, keys[:5]))})")
     stage = zero.get("stage", 0)
     if isinstance(stage, bool | dict | list) or stage not in STAGES:
         raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")

@@ -16,6 +16,7 @@ from planner.importers.advice import Advice, advise
 from planner.importers.interface import Imported
 from planner.request import SearchRequest
 from planner.trainers import Difference, Job, trainer
+from planner.trainers.programs import priced_as
 from planner.trainers.translate import further_logits
 
 PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss")
@@ -54,15 +55,10 @@ class Opinion:
 
 
 def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
-    """The request with the step that the laws price: the trainer's own, where the laws have all of it.
-
-    PyTorch's memory has a law for dense models on GPUs; of a mixture of experts and of latent attention the step of
-    docs/step.md is priced, and what the trainer holds beyond it is counted by hand.
-    """
-    model = request.model
-    if imported is None or request.hardware.kind != "gpu" or model.experts is not None or model.latent is not None:
+    """The request with the step that the laws price: the trainer's own, where they have all of it."""
+    if imported is None:
         return request
-    return request.model_copy(update={"program": imported.program})
+    return request.model_copy(update={"program": priced_as(imported.program, request.hardware, request.model)})
 
 
 def placed(strategy: Strategy, imported: Imported | None, program: Program = STEP) -> Strategy:

@@ -55,6 +55,7 @@ def read_toml(file: str) -> Said:
     model = _section(data, "model", file=file)
     policy = _section(data, "activation_checkpoint", file=file)
     remat, notes = _remat(policy, file)
+    notes += _eight_bits(data, model)
     compiles = _section(data, "compile", file=file).get("enable", training.get("compile", False))
     return Said(
         training=training,
@@ -94,3 +95,10 @@ def _remat(section: Mapping[str, Any], file: str) -> tuple[str, list[str]]:
     return "none", [
         f"selective checkpointing ({option}) keeps attention and every second product: priced so, nearest policy none"
     ]
+
+
+def _eight_bits(data: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
+    """Converters of products to fewer bits; their activations stay bf16."""
+    named = [str(name) for name in model.get("converters") or [] if isinstance(model.get("converters"), list)]
+    found = [name for name in named if "float8" in name or "mx" in name] or ["[float8]"] * ("float8" in data)
+    return [f"{found[0]}: lcplan prices products in bf16; memory is the same"] if found else []

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cost_models.program import PROGRAMS, Program
+from cost_models.program import Program
 from planner.importers.offload import in_host_memory
 from planner.trainers import Difference, Job
+from planner.trainers.programs import TRANSFORMERS
 
 STAGES = {0: "nothing", 1: "the optimizer's state", 2: "the optimizer's state and gradients", 3: "everything"}
-TRANSFORMERS = PROGRAMS["torch-eager"]
-"""A model of Hugging Face's Transformers: it returns the bf16 logits beside the loss, which casts them itself (github
-huggingface/transformers, loss/loss_utils.py; until 4.47 the fp32 copy was returned)."""
 BUCKET_ELEMENTS = 5e8
 """Of each kind of bucket where the file does not say (deepspeed.ai/docs/config-json, ``reduce_bucket_size``)."""
 MOST_BUCKET_BYTES = 1e12
@@ -45,8 +43,7 @@ class Zero:
     @property
     def program(self) -> Program:
         """The step that the laws price: a Transformers model under ZeRO."""
-        changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": False}
-        changes["bucket_bytes"] = self._bucket_bytes if self.stage else 0.0
+        changes: dict[str, Any] = {"loss": "chunked", "bucket_bytes": self._bucket_bytes if self.stage else 0.0}
         if self.whole_weights:
             changes |= {"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True}
             changes["gradients_over"] = "optimizer" if self.stage == 2 else "weights"

@@ -73,7 +73,7 @@ def cost_line(cost: Cost) -> Text:
     )
     if cost.fits:
         return Text(text)
-    over = cost.run_bytes + int(run["allowance_bytes"]) - cost.budget_bytes
+    over = cost.need_bytes - cost.budget_bytes
     return Text(f"{text}; that does not fit the budget, {format_bytes(over)} over", style="red")
 
 

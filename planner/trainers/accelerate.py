@@ -29,6 +29,7 @@ from planner.trainers.interface import (
     no_ring_matmul,
     not_masked,
 )
+from planner.trainers.programs import TRANSFORMERS
 
 ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
 """``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
@@ -117,4 +118,5 @@ ACCELERATE = Trainer(
     extras=extras,
     documents_lost=not_masked("Accelerate"),
     whole_loss=True,
+    program=TRANSFORMERS,
 )

@@ -26,6 +26,7 @@ from planner.trainers.interface import (
     no_ring_matmul,
     not_masked,
 )
+from planner.trainers.programs import TRANSFORMERS
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -95,4 +96,5 @@ DEEPSPEED = Trainer(
     documents_lost=not_masked("DeepSpeed"),
     whole_loss=True,
     replicates=False,
+    program=TRANSFORMERS,
 )

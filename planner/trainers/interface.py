@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from cost_models.program import STEP, Program
 from lcplan.frozen import Frozen
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
@@ -155,6 +156,8 @@ class Trainer:
     """Whether a ring may send half of the heads' keys and values each way."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
+    program: Program = STEP
+    """Whose step it runs of what lcplan exports; the step of docs/step.md for a trainer in JAX."""
     jax: str = ""
     """The jax that this version was verified with; empty for torch trainers."""
 

@@ -24,6 +24,7 @@ from planner.trainers.interface import (
     no_ring_matmul,
     not_masked,
 )
+from planner.trainers.programs import MEGATRON_FSDP
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -90,4 +91,5 @@ MEGATRON = Trainer(
     extras=extras,
     documents_lost=not_masked("Megatron-LM"),
     whole_loss=True,
+    program=MEGATRON_FSDP,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cost_models.setting import Setting
@@ -11,10 +13,13 @@ from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 from lcplan.remat import GRID_POLICIES, OFFLOAD_PERCENT
 from lcplan.strategy import Strategy
+from lcplan.units import format_bytes
 from planner.filters import Filters
+from planner.price import need_bytes
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common_rules import window_rule
 from planner.trainers.interface import KNOB_NAMES, Knob, KnobName, Trainer
+from planner.trainers.programs import priced_as
 
 GRID_DEFAULTS: dict[KnobName, str] = {
     "collective_matmul": "off",
@@ -65,7 +70,33 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
         found.append(_direction_rule(trainer))
     if not trainer.replicates:
         found.append(_replica_rule(trainer))
+    if trainer.program.runtime == "torch":
+        found.append(_memory_rule(trainer))
     return (*found, *trainer.rules)
+
+
+def _memory_rule(trainer: Trainer) -> Rule:
+    """What of the trainer's own step does not fit: its logits, its allocator's pool, what autograd keeps."""
+
+    def own(setting: Setting) -> Setting:
+        if setting.program.runtime == "torch":  # an imported file's
+            return setting
+        return replace(setting, program=priced_as(trainer.program, setting.hardware, setting.model))
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        mine = own(setting)
+        if mine.program.runtime != "torch":
+            return np.zeros(len(table), dtype=np.bool_)
+        return np.asarray(need_bytes(mine, table) > setting.budget_bytes)
+
+    def say(setting: Setting, strategy: Strategy) -> str:
+        need = float(need_bytes(own(setting), StrategyTable.from_strategies([strategy]))[0])
+        return (
+            f"{trainer.name} itself needs {format_bytes(need)} of {format_bytes(setting.budget_bytes)} a device for this: what "
+            "autograd keeps, its loss and its allocator's pool counted; use more of context, tensor or fsdp, or full remat"
+        )
+
+    return Rule(f"{trainer.name}-memory", "knob", broken, say)
 
 
 def _knob_rule(trainer: Trainer, name: KnobName, *, knob: Knob) -> Rule:

@@ -28,6 +28,7 @@ from planner.trainers.interface import (
     no_ring_matmul,
     not_masked,
 )
+from planner.trainers.programs import TORCHTITAN as TITAN_STEP
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
@@ -98,4 +99,5 @@ TORCHTITAN = Trainer(
     model_problems=model_problems,
     extras=extras,
     documents_lost=not_masked("torchtitan"),
+    program=TITAN_STEP,
 )

@@ -163,3 +163,18 @@ def test_maxtext_balances_an_all_gather_only_where_chunks_pair(new_plan):
     assert "load-balance" not in differences(even)
     with pytest.raises(BadInputError, match="needs an even context, not 3"):
         export_plan(new_plan("llama3.2-3b", "dgx-h100", context=3, **sizes | {"scheme": "ring-zigzag"}), "maxtext")
+
+
+def test_whether_the_exported_file_fits_is_decided_by_the_trainers_own_step(new_plan):
+    """huggingface/accelerate#3647: whole logits, 14 bytes each of 32768 x 152064, are 65 GiB of Qwen2.5-32B's step."""
+    plan = new_plan("qwen2.5-32b", "dgx-h100x2", seq=32768, batch=16, fsdp=16, remat="full")
+    cost = export_plan(plan, "accelerate").cost
+    assert cost.planned.estimate["fits"]
+    assert cost.own is not None
+    assert cost.own.estimate["memory_bytes"]["logits_loss"] == pytest.approx(14 * 32768 * 152064)
+    assert not cost.fits
+
+
+def test_a_trainer_in_jax_is_priced_as_the_laws_price_the_step(new_plan):
+    plan = new_plan("llama3-8b", "dgx-h100", seq=8192, batch=8, fsdp=8)
+    assert export_plan(plan, "maxtext").cost.own is None

@@ -150,3 +150,13 @@ def test_lower_stages_are_counted_as_what_they_keep_whole(zeros, ask, stage, per
 
 def test_stage_zero_replicates(zeros):
     assert zeros({"zero_optimization": {"stage": 0}}).options["mesh"] == "data=4,fsdp=1,context=8,tensor=1"
+
+
+def test_a_file_of_something_else_is_none_of_these(tmp_path):
+    """A LLaMA-Factory YAML names a DeepSpeed JSON; as a launcher's file it would say nothing, and be FSDP over all ranks."""
+    (tmp_path / "train.yaml").write_text("stage: sft\nfinetuning_type: full\ndeepspeed: examples/ds_z3_config.json\n")
+    with pytest.raises(BadInputError, match=r"none of its keys is Accelerate's \(stage, finetuning_type, deepspeed\)"):
+        accelerate.read(str(tmp_path / "train.yaml"), 8)
+    (tmp_path / "train.json").write_text('{"stage": "sft", "cutoff_len": 8192}')
+    with pytest.raises(BadInputError, match="none of its keys is DeepSpeed's"):
+        deepspeed.read(str(tmp_path / "train.json"), 8)

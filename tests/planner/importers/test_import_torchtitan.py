@@ -186,3 +186,10 @@ def test_a_state_on_the_host_is_counted(says, ask):
     [offload] = imported.more(job)
     assert offload.extra_bytes == -round(16 * request.model.parameters / 16)
     assert says(TOML, "run.toml").more(job) == []
+
+
+@pytest.mark.parametrize("more", ["[float8]\nenable_fsdp_float8_all_gather = true\n", None])
+def test_products_of_eight_bits_are_told(says, more):
+    text = TOML + more if more else TOML.replace('flavor = "8B"', 'flavor = "8B"\nconverters = ["float8"]')
+    assert any("lcplan prices products in bf16" in note for note in says(text, "run.toml").notes)
+    assert says(TOML, "run.toml").notes == ()
