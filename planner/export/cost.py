@@ -93,7 +93,7 @@ def cost_of(plan: Plan, translation: Translation) -> Cost:
     request = request_of(plan)
     planned = price(request, plan.strategy)
     changed = request.model_copy(update={"workload": translation.job.workload})
-    program = priced_as(translation.trainer.program, request.hardware, request.model)
+    program = priced_as(translation.trainer.program, hardware=request.hardware, model=request.model)
     return Cost(
         planned=planned,
         run=price(changed, translation.job.strategy),
@@ -120,8 +120,8 @@ def _effect(difference: Difference, planned: Candidate, *, request: SearchReques
     return Effect(difference, step, memory + difference.extra_bytes)
 
 
-def fits_budget(plan: Plan, strategy: Strategy, program: Program = STEP) -> bool:
+def fits_budget(plan: Plan, strategy: Strategy, *, program: Program = STEP) -> bool:
     """Whether a strategy fits the plan's budget, by the laws of a trainer's own step where they have it."""
     request = request_of(plan)
-    own = priced_as(program, request.hardware, request.model)
+    own = priced_as(program, hardware=request.hardware, model=request.model)
     return bool(price(request.model_copy(update={"program": own}), strategy).estimate["fits"])

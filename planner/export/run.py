@@ -76,7 +76,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         jax = plan.toolchain.get("jax", "")
 
     def possible(strategy: Strategy) -> bool:
-        return fits_budget(plan, strategy, target.program) and not trainer_refusals(
+        return fits_budget(plan, strategy, program=target.program) and not trainer_refusals(
             target, replace(job, strategy=strategy), plan=plan
         )
 

@@ -31,11 +31,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
         _section(data, "fsdp_config", prefix="fsdp_", file=file),
     )
-    keys = [key for key in data if isinstance(key, str)]
-    keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
-    known = known_keys("accelerate")
-    if not any(key in known for key in keys):
-        raise BadInputError(f"{file}: none of its keys is Accelerate's ({', '.join(keys[:5])}): {_ELSEWHERE}")
+    keys = _keys(data, parallel, fsdp=fsdp, file=file)
     devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
     way = way_of(data, fsdp, file=file)
     sizes = _sizes(parallel, way, devices=devices, file=file)
@@ -56,11 +52,20 @@ def read(file: str, devices: int | None = None) -> Imported:
         unknown=unknown_keys("accelerate", keys),
         notes=(*_notes(data), *way.notes),
         more=way.differences,
-        refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file) > 1),
+        refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
         program=way.program,
         waives=way.waives,
         whole_weights=way.whole_weights,
     )
+
+
+def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any], file: str) -> list[str]:
+    """Every key, nested ones with their section before a dot; some of them must be Accelerate's."""
+    keys = [key for key in data if isinstance(key, str)]
+    keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
+    if not any(key in known_keys("accelerate") for key in keys):
+        raise BadInputError(f"{file}: none of its keys is Accelerate's ({', '.join(keys[:5])}): {_ELSEWHERE}")
+    return keys
 
 
 def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
@@ -71,18 +76,18 @@ def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict
     return {key if key.startswith(prefix) else prefix + key: value for key, value in section.items()}
 
 
-def _size(parallel: dict[str, Any], name: str, file: str) -> int:
+def _size(parallel: dict[str, Any], name: str, *, file: str) -> int:
     return whole(parallel.get(_PARALLEL + name, 1), _PARALLEL + name, file=file)
 
 
 def _sizes(parallel: dict[str, Any], way: Way, *, devices: int | None, file: str) -> dict[str, int]:
-    context, sequence = _size(parallel, "cp_size", file), _size(parallel, "sp_size", file)
+    context, sequence = _size(parallel, "cp_size", file=file), _size(parallel, "sp_size", file=file)
     if context > 1 and sequence > 1:
         raise BadInputError(f"{file}: cp_size and sp_size are both above 1; Accelerate takes one of them")
-    others = context * sequence * _size(parallel, "tp_size", file)
+    others = context * sequence * _size(parallel, "tp_size", file=file)
     if parallel and way.sharded_by_mesh:
-        copies, shards = _size(parallel, "dp_replicate_size", file), _size(parallel, "dp_shard_size", file)
-        return {"data": copies, "fsdp": shards, "context": context * sequence, "tensor": _size(parallel, "tp_size", file)}
+        copies, shards = _size(parallel, "dp_replicate_size", file=file), _size(parallel, "dp_shard_size", file=file)
+        return {"data": copies, "fsdp": shards, "context": context * sequence, "tensor": _size(parallel, "tp_size", file=file)}
     if devices is None:
         raise BadInputError(f"{file}: neither num_processes nor parallelism_config; give --devices")
     ranks, rest = divmod(devices, others)
@@ -91,7 +96,12 @@ def _sizes(parallel: dict[str, Any], way: Way, *, devices: int | None, file: str
         raise BadInputError(
             f"{file}: {others} ranks that share a sequence and {copies} replicas do not divide {devices} processes"
         )
-    return {"data": copies, "fsdp": ranks // copies, "context": context * sequence, "tensor": _size(parallel, "tp_size", file)}
+    return {
+        "data": copies,
+        "fsdp": ranks // copies,
+        "context": context * sequence,
+        "tensor": _size(parallel, "tp_size", file=file),
+    }
 
 
 def _product(sizes: dict[str, int]) -> int:
@@ -112,5 +122,12 @@ def _scheme(parallel: dict[str, Any], file: str) -> str:
 
 
 def _notes(data: dict[str, Any]) -> tuple[str, ...]:
+    """Without mixed precision what the script loads is what is trained (huggingface.co/blog/deepspeed-to-fsdp-and-back)."""
     precision = data.get("mixed_precision")
-    return () if precision == "bf16" else (f"mixed_precision={precision}: lcplan prices bf16 with fp32 masters",)
+    if precision == "bf16":
+        return ()
+    note = f"mixed_precision={precision}: lcplan prices bf16 with fp32 masters, 16 bytes a parameter"
+    loaded = (
+        "; a model that the script loads in bf16 keeps all of its state so, in 8" if precision in (None, "no", False) else ""
+    )
+    return (note + loaded,)

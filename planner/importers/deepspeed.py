@@ -26,13 +26,10 @@ def read(file: str, devices: int | None = None) -> Imported:
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
-    known = known_keys("deepspeed")
-    if not any(key in known for key in keys):
+    if not any(key in known_keys("deepspeed") for key in keys):
         raise BadInputError(f"{file}: none of its keys is DeepSpeed's ({', '.join(map(str, keys[:5]))})")
-    stage = zero.get("stage", 0)
-    if isinstance(stage, bool | dict | list) or stage not in STAGES:
-        raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")
-    sharding = Zero(stage, zero, offloaded={name: _device(zero, name) for name in OFFLOADS})
+    sharding = _zero(zero, file=file)
+    stage = sharding.stage
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
     tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
     batch = _batch(data, file)
@@ -100,6 +97,13 @@ def _workload(batch: dict[str, int], *, ranks: int, file: str) -> dict[str, Any]
             "DeepSpeed refuses it too"
         )
     return {"global_batch": total, "microbatches": (steps,)}
+
+
+def _zero(zero: dict[str, Any], *, file: str) -> Zero:
+    stage = zero.get("stage", 0)
+    if isinstance(stage, bool | dict | list) or stage not in STAGES:
+        raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")
+    return Zero(stage, zero, offloaded={name: _device(zero, name) for name in OFFLOADS})
 
 
 def _device(zero: dict[str, Any], name: str) -> str:

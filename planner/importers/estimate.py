@@ -58,10 +58,10 @@ def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
     """The request with the step that the laws price: the trainer's own, where they have all of it."""
     if imported is None:
         return request
-    return request.model_copy(update={"program": priced_as(imported.program, request.hardware, request.model)})
+    return request.model_copy(update={"program": priced_as(imported.program, hardware=request.hardware, model=request.model)})
 
 
-def placed(strategy: Strategy, imported: Imported | None, program: Program = STEP) -> Strategy:
+def placed(strategy: Strategy, imported: Imported | None, *, program: Program = STEP) -> Strategy:
     """The strategy with the axis order of the file, where it says one, and with replicas where weights lie whole."""
     if imported is None:
         return strategy

@@ -17,7 +17,7 @@ TORCHTITAN = PROGRAMS["torch-eager"].model_copy(update={"loss": "chunked"})
 """torchtitan as lcplan exports it, its loss in chunks."""
 
 
-def priced_as(program: Program, hardware: HardwareSpec, model: ModelSpec) -> Program:
+def priced_as(program: Program, *, hardware: HardwareSpec, model: ModelSpec) -> Program:
     """The step that the laws price for a trainer: its own where they have all of it, else that of docs/step.md.
 
     PyTorch's memory has a law for dense models on GPUs; of a mixture of experts and of latent attention the step of

@@ -81,7 +81,7 @@ def _memory_rule(trainer: Trainer) -> Rule:
     def own(setting: Setting) -> Setting:
         if setting.program.runtime == "torch":  # an imported file's
             return setting
-        return replace(setting, program=priced_as(trainer.program, setting.hardware, setting.model))
+        return replace(setting, program=priced_as(trainer.program, hardware=setting.hardware, model=setting.model))
 
     def broken(setting: Setting, table: StrategyTable) -> Mask:
         mine = own(setting)
