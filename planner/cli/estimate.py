@@ -72,9 +72,8 @@ def command(**options: Any) -> int:
     request = as_run(build_request(parsed), imported)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
-    candidates = [
-        price(request, placed(one, imported, program=request.program)) for one in _strategies(request, offered, imported)
-    ]
+    strategies = _strategies(request, offered, imported)
+    candidates = [price(request, placed(one, imported, program=request.program)) for one in strategies]
     with TemporaryDirectory(prefix="lcplan-") as scratch:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]

@@ -127,7 +127,5 @@ def _notes(data: dict[str, Any]) -> tuple[str, ...]:
     if precision == "bf16":
         return ()
     note = f"mixed_precision={precision}: lcplan prices bf16 with fp32 masters, 16 bytes a parameter"
-    loaded = (
-        "; a model that the script loads in bf16 keeps all of its state so, in 8" if precision in (None, "no", False) else ""
-    )
-    return (note + loaded,)
+    alone = precision in (None, "no", False)
+    return (note + "; a model that the script loads in bf16 keeps all of its state so, in 8" * alone,)

@@ -78,3 +78,9 @@ def test_gathered_weights_that_stay_are_told(says):
 def test_ways_that_are_none(says, keys, message):
     with pytest.raises(BadInputError, match=message):
         says(**keys)
+
+
+def test_precision_is_the_scripts_where_the_launcher_mixes_none(says):
+    """huggingface/open-r1#579: Qwen2.5-32B trains on 8 GPUs of 80 GB at 10k tokens, loaded in bf16 alone: 8 bytes each."""
+    assert any("keeps all of its state so, in 8" in note for note in says(mixed_precision="no").notes)
+    assert any("16 bytes" in note and "in 8" not in note for note in says(mixed_precision="fp16").notes)
