@@ -82,8 +82,7 @@ ABLE: dict[str, tuple[str, ...]] = {
     "torchtitan": tuple(name for name, plan in plans().items() if plan.request.hardware.kind == "gpu"),
     "accelerate": tuple(name for name, plan in plans().items() if plan.request.hardware.kind == "gpu"),
     "deepspeed": (
-        "8b-8k-h100", "8b-64k-ulysses", "8b-32k-tensor", "70b-8k-gb200", "70b-32k-fsdp", "70b-512k-ulysses", "8b-128k-seq",
-        "8b-16k-tensor", "qwen3-32k", "mistral-32k",
+        "8b-8k-h100", "8b-64k-ulysses", "70b-32k-fsdp", "70b-512k-ulysses", "8b-128k-seq", "qwen3-32k", "mistral-32k",
     ),
     "levanter": (
         "8b-8k-h100", "8b-32k-tensor", "70b-8k-gb200", "70b-32k-fsdp", "8b-16k-tensor", "mistral-32k", "8b-256k-v5p",

@@ -19,7 +19,7 @@ CASES = [
     ("megatron", "8b-256k-gb200"), ("megatron", "70b-128k-h200"), ("megatron", "8b-8k-h100"),
     ("torchtitan", "8b-256k-gb200"), ("torchtitan", "8b-1m-gb200"), ("torchtitan", "qwen3-32k"),
     ("accelerate", "8b-256k-gb200"), ("accelerate", "70b-32k-fsdp"),
-    ("deepspeed", "8b-64k-ulysses"), ("deepspeed", "8b-32k-tensor"),
+    ("deepspeed", "8b-64k-ulysses"), ("deepspeed", "70b-32k-fsdp"),
     ("levanter", "70b-8k-gb200"), ("levanter", "8b-128k-two-slices"),
     ("jax", "8b-256k-gb200"), ("jax", "8b-8k-v6e"),
 ]  # fmt: skip
