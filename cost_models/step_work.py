@@ -11,6 +11,7 @@ from cost_models.attention import RingSteps, merge_bytes, ring_steps
 from cost_models.expert_work import expert_copy_bytes, expert_product_seconds, one_hot_seconds, row_move_seconds
 from cost_models.experts import ExpertLayout
 from cost_models.flops import recomputed_matrix_parameters, recomputes_attention
+from cost_models.kept import on_device_bytes
 from cost_models.kernels import gemm_seconds, memory_seconds
 from cost_models.layout import Floats, Layout
 from cost_models.rates import KERNEL_FLOOR_S, Rates
@@ -22,6 +23,11 @@ FORWARD_STREAM_PASSES = 9.0
 BACKWARD_STREAM_PASSES = 15.0
 """The same of its backward pass: each norm reads input, cotangent and residual cotangent and writes one (x2 for the two
 norms), cotangent sums r r w; counted from docs/step.md's layer."""
+
+STACK_PASSES = 4.0
+"""Reads and writes of a tensor that is kept for the backward pass, each way r w: XLA's executables for a host have a slice's
+update and a slice of their own for every one (llama-tiny, 8 devices, jax 0.10.1). Elsewhere the same would be a few thousandths
+of the README's step, and is left out."""
 
 POST_NORM_PASSES = {"forward": 4.0, "backward": 6.0}
 """The same of two norms of what a layer adds to the stream: forward r w, backward input and cotangent read and one written."""
@@ -175,8 +181,16 @@ class StepWork:
 
     @cached_property
     def hbm(self) -> Floats:
-        """Norms, RoPE, residuals, gates, merges of ring steps: forward and backward."""
-        return self.passes * (self.layer_forward_memory + self._layer_backward_memory)
+        """Norms, RoPE, residuals, gates, merges of ring steps: forward and backward; on a host what is kept as well."""
+        return self.passes * (self.layer_forward_memory + self._layer_backward_memory) + self._stacking
+
+    @cached_property
+    def _stacking(self) -> Floats:
+        """What a host's loop over layers keeps of each is copied into an array of all layers, and out of it again."""
+        layout = self.layout
+        if layout.setting.hardware.kind != "cpu":
+            return np.zeros(len(layout.table))
+        return layout.microbatches * self._memory(STACK_PASSES * on_device_bytes(layout), 1.0)
 
     @cached_property
     def repeats(self) -> Floats:
