@@ -30,7 +30,8 @@ class Program(Frozen):
     attention_dtype: Literal["activations", "fp32"] = "activations"
     """What attention keeps for its backward pass: queries, keys, values and, unfused, the weights."""
     norms: Literal["made-again", "kept"] = "made-again"
-    """``kept``: where all of a layer is kept, the fp32 input of both norms is too."""
+    """``kept``: where all of a layer is kept, the fp32 input of both norms is too. Of a PyTorch step: norms are written out, so
+    that autograd keeps the fp32 copies that they work in, of queries and keys too where these have norms."""
     attention_tile: Annotated[int, Field(gt=0)] | None = None
     """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
@@ -129,7 +130,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "paxml": _FLASH.model_copy(update={"data_gradients": "exposed"}),
         "torch-fsdp": _TORCH,
         "torch-eager": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 2.0}),
-        "transformers": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 4.0}),
+        "transformers": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 4.0, "norms": "kept"}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
         "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
         "internevo": _MEGATRON.model_copy(update={"update_bytes": 8.0}),

@@ -103,8 +103,18 @@ class TorchMemory:
         attention = self._token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
         statistics = FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim
         streams = 4.0 + (2.0 / layout.activation_bytes if program.dropout else 0.0)
-        kept = streams * self._stream + attention + statistics + self._feed_forward
+        kept = streams * self._stream + attention + statistics + self._feed_forward + self._norms
         return kept + self._scores if program.attention == "unfused" and not program.recompute_scores else kept
+
+    @cached_property
+    def _norms(self) -> Floats:
+        """Of queries' and keys' norms their inputs; of norms that are written out, the fp32 copies of what they take."""
+        layout, program = self.layout, self.layout.setting.program
+        heads = layout.tokens * (layout.query_width + layout.kv_width) * layout.setting.model.qk_norm
+        inputs = layout.activation_bytes * heads
+        if program.norms != "kept":
+            return inputs
+        return inputs + FP32_BYTES * (2.0 * self._stream / layout.activation_bytes + heads)
 
     @cached_property
     def _scores(self) -> Floats:
@@ -116,11 +126,17 @@ class TorchMemory:
     def _saved(self) -> Floats:
         """What one layer holds from the forward to the backward pass: everything, or its input and what is kept by name."""
         layout = self.layout
-        sizes = kept_bytes(layout) | {LAYER_IN: self._stream}
+        sizes = kept_bytes(layout) | {LAYER_IN: self._stream * (1.0 - self._away)}
         sizes["attention_out"] = self._stream * layout.saves("attention_out")
         everything = np.logical_and.reduce([layout.saves(name) for name in sizes if name != LAYER_IN])
         kept = sum(sizes.values(), start=np.zeros(len(layout.table)))
         return np.where(everything, self.layer_activations, kept)
+
+    @property
+    def _away(self) -> Floats:
+        """The share of layers whose input waits on the host."""
+        away = LAYER_IN in self.layout.offloaded
+        return 1.0 * self.layout.offloads(LAYER_IN) if away else np.zeros(len(self.layout.table))
 
     @cached_property
     def saved_activations(self) -> Floats:
@@ -163,11 +179,13 @@ class TorchMemory:
 
     @cached_property
     def _ring(self) -> Floats:
-        """A ring's buffers: keys and values in hand and in flight, their fp32 gradients likewise, and the queries'."""
+        """What context ranks exchange: of a ring keys and values in hand and in flight, their fp32 gradients likewise, and the
+        queries'; of a gather those of the whole sequence and their gradients, before these are summed."""
         layout = self.layout
         pair = 2.0 * layout.tokens * layout.kv_width
         held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
-        return np.where(layout.rings, held, 0.0)
+        gathered = 2.0 * layout.activation_bytes * layout.context * pair
+        return np.where(layout.rings, held, np.where(layout.gathers, gathered, 0.0))
 
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each moment holds beyond the persistent state.

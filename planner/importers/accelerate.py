@@ -43,7 +43,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
-        options["remat"] = ("full" if fsdp["fsdp_activation_checkpointing"] else "none",)
+        options["remat"] = (_remat(fsdp),)
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
     return Imported(
         "accelerate",
@@ -106,6 +106,13 @@ def _sizes(parallel: dict[str, Any], way: Way, *, devices: int | None, file: str
 
 def _product(sizes: dict[str, int]) -> int:
     return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
+
+
+def _remat(fsdp: dict[str, Any]) -> str:
+    """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
+    if not fsdp["fsdp_activation_checkpointing"]:
+        return "none"
+    return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
 
 
 def _scheme(parallel: dict[str, Any], file: str) -> str:

@@ -6,9 +6,10 @@ from cost_models.program import PROGRAMS, STEP, Program
 from lcplan.hardware import HardwareSpec
 from lcplan.model import ModelSpec
 
-TRANSFORMERS = PROGRAMS["torch-eager"].model_copy(update={"sequence_parallel": False})
+TRANSFORMERS = PROGRAMS["transformers"].model_copy(update={"kept_logit_bytes": 2.0, "sequence_parallel": False})
 """A model of Hugging Face's Transformers: it returns the bf16 logits beside the loss, which casts them itself (github
-huggingface/transformers, loss/loss_utils.py; until 4.47 the fp32 copy was returned); activations are whole between layers."""
+huggingface/transformers, loss/loss_utils.py; until 4.47 the fp32 copy was returned), and its norms are written out in fp32
+(models/llama/modeling_llama.py); activations are whole between layers."""
 
 MEGATRON_FSDP = PROGRAMS["megatron"].model_copy(update={"weights_over": "fsdp+context", "optimizer_over": "weights"})
 """Megatron-FSDP with everything split."""

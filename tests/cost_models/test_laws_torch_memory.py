@@ -163,3 +163,42 @@ def test_a_double_ring_has_four_more_communicators():
     assert float(rings[1][0] - rings[0][0]) == pytest.approx(4 * size)
     none = [allowance_bytes(layout_of(name, mesh=Mesh(fsdp=16))) for name in ("torch-fsdp", "loongtrain")]
     assert float(none[1][0]) == float(none[0][0])
+
+
+def test_norms_that_are_written_out_keep_fp32_copies():
+    # two norms of 8192 tokens x 4096, fp32, in each of 32 layers
+    kept = {name: TorchMemory(layout_of(name, mesh=Mesh(fsdp=16))) for name in ("torch-eager", "transformers")}
+    further = kept["transformers"].layer_activations[0] - kept["torch-eager"].layer_activations[0]
+    assert further == 2 * 4 * 8192 * 4096
+
+
+def test_norms_of_queries_and_keys_keep_what_they_take():
+    spec, eight = hardware("dgx-h100"), model("qwen3-8b")
+    table = StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), remat="none")])
+    made = {}
+    for name, qk_norm in (("torch-eager", False), ("torch-eager", True), ("transformers", False), ("transformers", True)):
+        one = eight.model_copy(update={"qk_norm": qk_norm})
+        setting = Setting(one, spec, Workload(seq_len=8192, global_batch=8), spec.usable_bytes, PROGRAMS[name])
+        made[name, qk_norm] = TorchMemory(Layout(setting, table)).layer_activations[0]
+    # 32 query and 8 key heads of 128: their bf16 input, and of norms that are written out its fp32 copy too
+    assert made["torch-eager", True] - made["torch-eager", False] == 2 * 8192 * 40 * 128
+    assert made["transformers", True] - made["transformers", False] == (2 + 4) * 8192 * 40 * 128
+
+
+def test_a_gather_holds_the_whole_sequences_keys_and_values_and_their_gradients():
+    setting = layout_of("torch-eager", mesh=Mesh(context=8)).setting
+    held = {}
+    for scheme in ("all-gather", "ulysses"):
+        one = Strategy(mesh=Mesh(fsdp=2, context=8), scheme=scheme, remat="full")
+        phases = TorchMemory(Layout(setting, StrategyTable.from_strategies([one]))).phases()
+        held[scheme] = phases["attention_backward"]["kv_ring"][0]
+    # 8 sequences a rank of 8192 tokens, 8 heads of 128, keys and values, and the gradient of each: bf16
+    assert held["all-gather"] == 8 * 8192 * 8 * 128 * 2 * 2 * 2
+    assert held["ulysses"] == 0
+
+
+def test_layer_inputs_on_the_host_are_not_on_the_device():
+    here = TorchMemory(layout_of("torch-eager", mesh=Mesh(fsdp=16), remat="full"))
+    away = TorchMemory(layout_of("torch-eager", mesh=Mesh(fsdp=16), remat="offload-layer-in"))
+    assert here.saved_activations[0] == 32 * 8192 * 4096 * 2
+    assert away.saved_activations[0] == 0

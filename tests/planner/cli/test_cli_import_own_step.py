@@ -162,3 +162,18 @@ def test_a_chunked_loss_that_the_user_names_is_priced_so(answered):
     # 14 bytes a logit: bf16 ones kept, log-softmax, two gradients in fp32
     assert parts["memory_bytes"]["logits_loss"] == pytest.approx(14 * 20480 * 152064, rel=1e-6)
     assert whole["memory_bytes"] - chunks["memory_bytes"] > 35e9
+
+
+@pytest.mark.parametrize(
+    ("model", "offloads", "measured"),
+    [("qwen3-0.6b", False, 27.9e9), ("qwen3-0.6b", True, 20.8e9), ("qwen3-8b", True, 56.2e9), ("qwen3-8b", False, None)],
+)
+def test_a_million_tokens_of_accelerate(answered, model, offloads, measured):
+    """huggingface/accelerate#4175 and #4184, 8 H100, cp_size 8, chunked loss: peaks, and out of memory without offload."""
+    keys = {"fsdp_version": 2, "activation_checkpointing": True, "activation_checkpointing_offload": offloads}
+    text = launch("FSDP", fsdp_config=keys, parallelism_config={"cp_size": 8})
+    run = ("--model", model, "--seq", "1m", "--global-batch", "1", "--loss-chunk-tokens", "1024")
+    _, found = answered("accelerate", text, *run, *EIGHT)
+    assert found["fits"] == (measured is not None)
+    if measured is not None:
+        assert found["memory_bytes"] == pytest.approx(measured, rel=0.15)
