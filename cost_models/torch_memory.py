@@ -135,8 +135,9 @@ class TorchMemory:
     @property
     def _away(self) -> Floats:
         """The share of layers whose input waits on the host."""
-        away = LAYER_IN in self.layout.offloaded
-        return 1.0 * self.layout.offloads(LAYER_IN) if away else np.zeros(len(self.layout.table))
+        if LAYER_IN not in self.layout.offloaded:
+            return np.zeros(len(self.layout.table))
+        return self.layout.offloads(LAYER_IN).astype(np.float64)
 
     @cached_property
     def saved_activations(self) -> Floats:
