@@ -11,7 +11,7 @@ from lcplan.rollout import RlWorkload
 from planner.analyse import setting_of
 from planner.candidate import Candidate
 from planner.learnt import learn_from_compile
-from planner.measure.compile import ResultStore, SharedStore, compile_jobs, time_jobs, time_slices
+from planner.measure.compile import ResultStore, SharedStore, check_slice, compile_jobs, time_jobs, time_slices
 from planner.measure.job import ROLLOUT, STEP, CompileJob
 from planner.measure.pool import PoolLimits
 from planner.measure.toolchain import Toolchain
@@ -47,6 +47,10 @@ class Bench:
                 f"{model.name} is priced by the laws, but no step computes its {', '.join(model.not_built)}, so there is"
                 " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
             )
+
+    def check_slice(self) -> None:
+        """That a rank can be timed here: the hardware's kind of device, and a toolchain for it."""
+        check_slice(self.request.hardware, self.toolchain)
 
     def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Each candidate with its compile, held against the budget, as they finish; stored ones first."""

@@ -99,14 +99,15 @@ def _strategies(request: SearchRequest, offered: Offer, imported: Imported | Non
 
 
 def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Candidate:
+    enough = devices_at_hand(bench.request.hardware) >= candidate.strategy.devices
+    sliced = parsed.slice or (parsed.time and not enough)  # a cluster is not at hand; one device of it may be
+    if sliced:
+        bench.check_slice()  # before minutes go into a compile
     if parsed.compile or (parsed.time and not parsed.slice):
         candidate = next(bench.compile([candidate]))
     if not (parsed.time or parsed.slice) or not candidate.usable:
         return candidate
-    enough = devices_at_hand(bench.request.hardware) >= candidate.strategy.devices
-    if parsed.slice or not enough:  # a cluster is not at hand; one device of it may be
-        return next(bench.time_slices([candidate]))
-    return next(bench.time([candidate]))
+    return next(bench.time_slices([candidate]) if sliced else bench.time([candidate]))
 
 
 def _raise_failures(candidates: list[Candidate]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from lcplan.errors import BadInputError, StageFailedError
+from lcplan.hardware import HardwareSpec
 from lcplan.measurement import Compiled, Timed
-from planner.measure.at_hand import devices_at_hand
+from planner.measure.at_hand import devices_at_hand, gpu_names
 from planner.measure.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
 from planner.measure.noise import warnings_in
 from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
@@ -86,11 +87,24 @@ def time_slices(
     """
     _can_compile(toolchain)
     for job in jobs:
-        verdict = target_verdict(job.hardware, toolchain)
-        if verdict is not True:
-            raise StageFailedError(f"{job.hardware.name}: a slice runs on a device of its kind: {verdict}")
+        check_slice(job.hardware, toolchain)
     work = [Work(job, "slice", toolchain=toolchain) for job in jobs]
     yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
+
+
+def check_slice(hardware: HardwareSpec, toolchain: Toolchain) -> None:
+    """That one device of the hardware's kind may be here, and that the toolchain can use it.
+
+    Raises
+    ------
+    StageFailedError
+        The one or the other is not so.
+    """
+    verdict = target_verdict(hardware, toolchain)
+    if verdict is True and hardware.kind == "gpu" and not gpu_names():
+        verdict = "the driver lists no GPU here"
+    if verdict is not True:
+        raise StageFailedError(f"{hardware.name}: a slice runs on a device of its kind: {verdict}")
 
 
 def _can_compile(toolchain: Toolchain) -> None:

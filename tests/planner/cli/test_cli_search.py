@@ -118,6 +118,15 @@ def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monke
     )
 
 
+@pytest.mark.parametrize("asked", ["--time", "--slice"])
+def test_a_rank_that_no_device_here_runs_ends_an_estimate_before_it_compiles(lcplan, monkeypatch, asked):
+    for place in ("at_hand", "compile"):
+        monkeypatch.setattr(f"planner.measure.{place}.gpu_names", lambda: ())
+    answer = lcplan("estimate", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--mesh", "context=8", asked)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err.startswith("lcplan: dgx-h100: a slice runs on a device of its kind: ")
+
+
 def test_nothing_fits_says_what_would(lcplan):
     answer = lcplan(*MODELLED, "--devices", "4", "--budget", "20GiB")
     assert answer.code == 1

@@ -66,7 +66,11 @@ def test_of_each_depth_the_same_share_offloads(percent: int, depths: tuple[int, 
     assert all(percent * depth % 100 == 0 for depth in depths)
 
 
-def test_a_slice_needs_a_device_of_its_kind(toolchain: Toolchain, make_job: MakeJob) -> None:
+def test_a_slice_needs_a_device_of_its_kind(toolchain: Toolchain, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = toolchain.model_copy(update={"targets": {**toolchain.targets, "gpu": "no CUDA plugin"}})
     with pytest.raises(StageFailedError, match="dgx-h100: a slice runs on a device of its kind: no CUDA plugin"):
         list(time_slices([make_job("dgx-h100", context=2)], toolchain=bare, pool=LIMITS, store=None))
+    able = toolchain.model_copy(update={"targets": {**toolchain.targets, "gpu": True}})
+    monkeypatch.setattr("planner.measure.compile.gpu_names", lambda: ())
+    with pytest.raises(StageFailedError, match="dgx-h100: a slice runs on a device of its kind: the driver lists no GPU here"):
+        list(time_slices([make_job("dgx-h100", context=2)], toolchain=able, pool=LIMITS, store=None))
