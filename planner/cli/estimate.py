@@ -78,7 +78,7 @@ def command(**options: Any) -> int:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
-    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced))
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed))
     if len(candidates) > 1:
         _print_several(candidates, request, output=parsed.output, notes=notes)
     else:
@@ -86,6 +86,14 @@ def command(**options: Any) -> int:
         _print(candidates[0], request, output=parsed.output, notes=notes, thought=thought)
     _raise_failures(candidates)
     return 0
+
+
+def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
+    """What is compiled or timed of a PyTorch trainer's file."""
+    measured = parsed.compile or parsed.time or parsed.slice
+    if request.program.runtime != "torch" or not measured:
+        return ()
+    return ("what was compiled or timed is lcplan's own step in JAX; the laws price the trainer's",)
 
 
 def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:

@@ -20,6 +20,12 @@ KINDS: Mapping[str, Kind] = {"FSDP": "fsdp", "DEEPSPEED": "deepspeed", "MULTI_GP
 SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 """``fsdp_sharding_strategy`` of FSDP version 1, by its numbers from 1 (torch.distributed.fsdp.ShardingStrategy)."""
 
+CHILDREN = (
+    "fsdp_activation_checkpointing with FSDP2 keeps one tensor of the stream a layer since huggingface/accelerate#4172 (August "
+    "2026) and is priced so; releases before checkpoint a layer's children and keep about four, where gradient_checkpointing "
+    "of the training arguments keeps one"
+)
+
 
 @dataclass(frozen=True)
 class Way:
@@ -30,6 +36,8 @@ class Way:
     machines: int = 1
     offloads: bool = False
     """``fsdp_offload_params``."""
+    checkpoints: bool = False
+    """``fsdp_activation_checkpointing``."""
     keeps_gathered: bool = False
     """Whether gathered weights stay from the forward to the backward pass."""
     zero: Zero | None = None
@@ -69,7 +77,8 @@ class Way:
         if self.zero is not None:
             return self.zero.notes
         kept = "gathered weights stay from the forward to the backward pass; lcplan prices gathering them again"
-        return (kept,) if self.keeps_gathered else ()
+        found = (kept,) if self.keeps_gathered else ()
+        return (*found, CHILDREN) if self.kind == "fsdp" and self.checkpoints else found
 
     def differences(self, job: Job) -> list[Difference]:
         """What lies elsewhere than the laws have it."""
@@ -110,14 +119,17 @@ def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Wa
         return Way("deepspeed", machines=machines, zero=_zero(data, file=file))
     if KINDS[named] == "ddp":
         return Way("ddp", machines=machines)
-    first = "fsdp_sharding_strategy" in fsdp and fsdp.get("fsdp_version", 1) != 2
-    sharding = _sharding(fsdp["fsdp_sharding_strategy"], file=file) if first else "FULL_SHARD"
-    kept = str(fsdp.get("fsdp_reshard_after_forward", True)).lower() in ("false", "shard_grad_op")
+    resharding = str(fsdp.get("fsdp_reshard_after_forward", True)).upper()
+    strategy = fsdp.get("fsdp_sharding_strategy", resharding if resharding in SHARDING else None)
+    first = strategy is not None and fsdp.get("fsdp_version", 1) != 2
+    sharding = _sharding(strategy, file=file) if first else "FULL_SHARD"
+    kept = resharding in ("FALSE", "SHARD_GRAD_OP")
     return Way(
         "fsdp1" if fsdp.get("fsdp_version", 2 if not first else 1) == 1 else "fsdp",
         sharding,
         machines=machines,
         offloads=bool(fsdp.get("fsdp_offload_params")),
+        checkpoints=bool(fsdp.get("fsdp_activation_checkpointing")),
         keeps_gathered=kept or sharding in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2"),
     )
 

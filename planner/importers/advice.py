@@ -142,5 +142,6 @@ def _changes(old: Strategy, new: Strategy, *, whole_loss: bool) -> tuple[str, ..
                 if name == "axis_order"
                 else (f"{name} {before}", str(after))
             )
-            found.append(" -> ".join(words))
+            new_scheme = name == "scheme" and old.mesh.context == 1  # there was none to change
+            found.append(f"scheme {after}" if new_scheme else " -> ".join(words))
     return tuple(found)

@@ -45,9 +45,9 @@ def verdict(candidate: Candidate, request: SearchRequest) -> Text:
     """Fits or not, with the numbers."""
     best, allowance = candidate.best, candidate.estimate["allowance_bytes"]
     need = best.memory_bytes + allowance
+    beside = "runtime, communicators and PyTorch's pool" if request.program.runtime == "torch" else "runtime and communicators"
     text = (
-        f"memory {format_bytes(best.memory_bytes)} {MARKS[best.rung]} + {format_bytes(allowance)} for runtime "
-        "and communicators = "
+        f"memory {format_bytes(best.memory_bytes)} {MARKS[best.rung]} + {format_bytes(allowance)} for {beside} = "
         f"{format_bytes(need)} of {format_bytes(request.budget_bytes)}: "
     )
     if need <= request.budget_bytes:

@@ -61,7 +61,7 @@ def test_the_launcher_yaml(launches):
     imported = launches()
     assert (imported.options["devices"], imported.options["mesh"]) == (32, "data=1,fsdp=1,context=16,tensor=2")
     assert (imported.options["scheme"], imported.options["remat"]) == (("ring-zigzag",), ("full",))
-    assert (imported.unknown, imported.notes) == ((), ())
+    assert (imported.unknown, len(imported.notes)) == ((), 1)  # of releases before whole layers were checkpointed
 
 
 def test_keys_without_the_prefix_mean_the_same(launches, tmp_path):

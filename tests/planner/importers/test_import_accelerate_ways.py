@@ -84,3 +84,26 @@ def test_precision_is_the_scripts_where_the_launcher_mixes_none(says):
     """huggingface/open-r1#579: Qwen2.5-32B trains on 8 GPUs of 80 GB at 10k tokens, loaded in bf16 alone: 8 bytes each."""
     assert any("keeps all of its state so, in 8" in note for note in says(mixed_precision="no").notes)
     assert any("16 bytes" in note and "in 8" not in note for note in says(mixed_precision="fp16").notes)
+
+
+def test_later_yamls_name_fsdp_ones_strategy_by_another_key(says):
+    """Accelerate writes ``fsdp_reshard_after_forward: HYBRID_SHARD`` for FSDP1 since it has both versions."""
+    keys = FIRST | {"fsdp_reshard_after_forward": "HYBRID_SHARD"}
+    assert says(fsdp_config=keys, num_machines=2).options["mesh"] == "data=2,fsdp=8,context=1,tensor=1"
+    again = says(fsdp_config=FIRST | {"fsdp_reshard_after_forward": "SHARD_GRAD_OP"})
+    assert any("gathered weights stay" in note for note in again.notes)
+
+
+def test_what_earlier_releases_checkpoint_with_fsdp_two_is_told(says):
+    """huggingface/accelerate#3897 and #4172: children of a layer each, at 131k tokens of Qwen3-0.6B 29 of 40.8 GB."""
+    second = {"fsdp_version": 2, "fsdp_activation_checkpointing": True}
+    assert any("huggingface/accelerate#4172" in note for note in says(fsdp_config=second).notes)
+    assert says(fsdp_config=second | {"fsdp_activation_checkpointing": False}).notes == ()
+    whole = FIRST | {"fsdp_sharding_strategy": "FULL_SHARD", "fsdp_activation_checkpointing": True}
+    assert says(fsdp_config=whole).notes == ()
+
+
+@pytest.mark.parametrize(("offload", "remat"), [(True, "offload-layer-in"), (False, "full")])
+def test_layer_inputs_on_the_host(says, offload, remat):
+    keys = {"fsdp_version": 2, "activation_checkpointing": True, "activation_checkpointing_offload": offload}
+    assert says(fsdp_config=keys).options["remat"] == (remat,)
