@@ -177,3 +177,11 @@ def test_a_million_tokens_of_accelerate(answered, model, offloads, measured):
     assert found["fits"] == (measured is not None)
     if measured is not None:
         assert found["memory_bytes"] == pytest.approx(measured, rel=0.15)
+
+
+def test_the_verdict_names_pytorchs_pool(lcplan):
+    Path("ds.json").write_text(zero(3))
+    answer = lcplan("estimate", "--from-deepspeed", "ds.json", *SHORT, *EIGHT[:4])
+    assert "for runtime, communicators and PyTorch's pool = " in " ".join(answer.out.split())
+    own = lcplan("estimate", *SHORT, "--hw", "dgx-h100", "--mesh", "fsdp=8", "--global-batch", "8")
+    assert "for runtime and communicators = " in " ".join(own.out.split())
