@@ -44,6 +44,8 @@ def notes_of(arguments: Arguments) -> list[str]:
     optimizer = (arguments.get("optimizer") or ["adam"])[0]
     if optimizer != "adam":
         found.append(f"--optimizer {optimizer}: lcplan prices AdamW with two moments")
+    if "window-size" in arguments:
+        found.append("--window-size: priced as --model says, with full attention where that has no window")
     found += [f"--{name}: lcplan keeps activations on the device" for name in OFFLOADED if name in arguments]
     return found
 
@@ -67,7 +69,8 @@ def offloaded(arguments: Arguments, job: Job, *, file: str) -> list[Difference]:
 
 def refusals_of(arguments: Arguments, job: Job) -> list[str]:
     """Why Megatron does not run these arguments, or stops in the first step."""
-    return [*_uneven_rows(arguments, job), *_parallel(arguments, job), *_state(arguments, job), *_recompute(arguments)]
+    found = [*_uneven_rows(arguments, job), *_parallel(arguments, job), *_attention(job)]
+    return [*found, *_state(arguments, job), *_recompute(arguments)]
 
 
 def _parallel(arguments: Arguments, job: Job) -> list[str]:
@@ -80,6 +83,21 @@ def _parallel(arguments: Arguments, job: Job) -> list[str]:
     local = (arguments.get("transformer-impl") or ["transformer_engine"])[0] == "local"
     if job.strategy.mesh.context > 1 and local:
         found.append("--context-parallel-size runs in Transformer Engine's attention alone; leave --transformer-impl local out")
+    return found
+
+
+def _attention(job: Job) -> list[str]:
+    """Transformer Engine's context parallelism by ``--cp-comm-type``: its ring has neither windows nor sinks
+    (NVIDIA/Megatron-LM#1160, NVIDIA/TransformerEngine#2541)."""
+    strategy, model = job.strategy, job.model
+    if strategy.mesh.context == 1 or strategy.scheme == "ulysses":
+        return []
+    found = []
+    if strategy.scheme == "ring-zigzag" and model.windows_within(job.workload.seq_len):
+        window = f"layers of {model.name} with a window of {model.sliding_window} tokens"
+        found.append(f"{window} have no attention under --cp-comm-type p2p; use all_gather or a2a")
+    if model.attention_sinks:
+        found.append(f"attention sinks of {model.name} run over context under --cp-comm-type a2a alone; use that")
     return found
 
 

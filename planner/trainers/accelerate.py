@@ -100,6 +100,17 @@ def _say_windows(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _sinks(setting: Setting, table: StrategyTable) -> Mask:
+    return np.asarray((table.context > 1) & (table.scheme != code("scheme", "ulysses")) & setting.model.attention_sinks)
+
+
+def _say_sinks(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"context={strategy.mesh.context}: torch's context parallelism runs in scaled_dot_product_attention, which has no "
+        f"attention sinks as {setting.model.name} has them; use context=1"
+    )
+
+
 ACCELERATE = Trainer(
     name="accelerate",
     title="Accelerate 1.15.0",
@@ -110,6 +121,7 @@ ACCELERATE = Trainer(
     rules=(
         Rule("accelerate-shards", "knob", _nothing_to_shard, _say_nothing_to_shard),
         Rule("accelerate-windows", "knob", _windows, _say_windows),
+        Rule("accelerate-sinks", "knob", _sinks, _say_sinks),
         Rule("accelerate-replicas", "knob", _replicas_alone, _say_replicas_alone),
         two_chunks_rule("accelerate", with_tensor=False),
         kv_heads_rule("accelerate", ""),

@@ -135,3 +135,35 @@ def test_torchtitans_context_parallelism_is_flexattentions(refusals):
     """pytorch/torchtitan, models/common/decoder.py: sdpa and varlen have none."""
     assert any("use attn_backend='flex'" in said for said in refusals("torchtitan", TITAN % "sdpa"))
     assert refusals("torchtitan", TITAN % "flex") == []
+
+
+MOE = (
+    "--num-layers 24 --seq-length 16384 --micro-batch-size 1 --use-distributed-optimizer --num-experts 32 "
+    "--context-parallel-size 4 --cp-comm-type %s"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        # NVIDIA/Megatron-LM#1160 and NVIDIA/TransformerEngine#2541
+        ("p2p", ("have no attention under --cp-comm-type p2p", "attention sinks of gpt-oss-20b run over context")),
+        ("all_gather", ("attention sinks of gpt-oss-20b run over context under --cp-comm-type a2a alone",)),
+        ("a2a", ()),
+    ],
+)
+def test_windows_and_sinks_over_context_ranks(refusals, kind, says):
+    found = refusals("megatron", MOE % kind, "--model", "gpt-oss-20b")
+    assert len(found) == len(says)
+    assert all(word in text for word, text in zip(says, found, strict=True))
+
+
+def test_sinks_that_torchs_context_parallelism_has_not(refusals):
+    """huggingface/transformers, models/gpt_oss: no sdpa; accelerate's cp_size runs in sdpa alone."""
+    file = {"num_processes": 16, "mixed_precision": "bf16", "distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}}
+    parallel = {"parallelism_config": {"cp_size": 4, "dp_shard_size": 4}}
+    run = ("--model", "gpt-oss-20b", "--seq", "16k", "--remat", "full", "--global-batch", "4")
+    assert any("which has no attention sinks" in text for text in refusals("accelerate", json.dumps(file | parallel), *run))
+    alone = {"parallelism_config": {"dp_shard_size": 16}}
+    run = (*run[:-1], "16")
+    assert refusals("accelerate", json.dumps(file | alone), *run) == []
