@@ -67,7 +67,22 @@ class Zero:
 
     def differences(self, job: Job) -> list[Difference]:
         """What lies whole or in the host's memory, of a job that the laws price as ZeRO-3 on the device."""
-        return [*self._whole(job), *self._offload(job)]
+        return [*self._whole(job), *self._secondary(job), *self._offload(job)]
+
+    def _secondary(self, job: Job) -> list[Difference]:
+        """ZeRO++ keeps a second bf16 shard of the weights within a group, which the backward pass gathers from."""
+        group = self.section.get("zero_hpz_partition_size", 1)
+        if self.stage != 3 or not isinstance(group, int) or group <= 1:
+            return []
+        return [
+            Difference(
+                name="secondary-shard",
+                plan="weights over all ranks that share the state",
+                trainer=f"a second bf16 shard over {group} ranks",
+                why=f"zero_hpz_partition_size={group} (deepspeed.ai/tutorials/zeropp)",
+                extra_bytes=round(2 * job.model.parameters / (group * job.strategy.mesh.tensor)),
+            )
+        ]
 
     def _whole(self, job: Job) -> list[Difference]:
         shards = job.strategy.mesh.fsdp * job.strategy.mesh.context

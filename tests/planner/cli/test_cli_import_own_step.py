@@ -185,3 +185,12 @@ def test_the_verdict_names_pytorchs_pool(lcplan):
     assert "for runtime, communicators and PyTorch's pool = " in " ".join(answer.out.split())
     own = lcplan("estimate", *SHORT, "--hw", "dgx-h100", "--mesh", "fsdp=8", "--global-batch", "8")
     assert "for runtime and communicators = " in " ".join(own.out.split())
+
+
+def test_zero_pluspluss_second_shard(answered):
+    """deepspeed.ai/tutorials/zeropp: bf16 weights once more within a node of 8."""
+    parts, found = answered("deepspeed", zero(3, zero_hpz_partition_size=8), *SHORT, *EIGHT)
+    [second] = found["differences"]
+    assert second["extra_bytes"] == pytest.approx(2 * PARAMETERS / 8, rel=1e-6)
+    assert found["memory_bytes"] == pytest.approx(parts["memory_bytes"]["total"] + second["extra_bytes"], rel=1e-6)
+    assert answered("deepspeed", zero(3, zero_hpz_partition_size=1), *SHORT, *EIGHT)[1]["differences"] == []
