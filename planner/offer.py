@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cost_models.setting import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
 from lcplan.errors import BadInputError, StageFailedError
 from planner.analyse import setting_of
 from planner.measure.at_hand import devices_at_hand
@@ -39,17 +40,23 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     _refuse_schedulers(request, toolchain)
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
-        return Offer(real or own[:1], (*_unpriced(request), missing))
+        return Offer(real or own[:1], (*_unpriced(request), *_slow_kernel(request), missing))
     return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
 
 
 def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
-    kernel = setting_of(request).kernel
-    if request.hardware.kind != "gpu" or kernel == "cudnn":
+    """Where no fused kernel takes the model's heads: a step of several times the time should not surprise."""
+    model, kernel = request.model, setting_of(request).kernel
+    if request.hardware.kind == "cpu" or kernel in ("cudnn", "splash"):
         return ()
+    tpu = request.hardware.kind == "tpu"
+    takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
+    heads = f"head_dim={model.head_dim} is not one that"
+    if model.latent is not None:
+        heads, takes = f"keys of {model.key_dim} beside values of {model.value_dim} are not what", "one size of both"
     return (
-        f"head_dim={request.model.head_dim} is not one that cuDNN attention takes (multiples of 8 up to 128): "
-        f"{kernel} JAX attention runs instead",
+        f"{heads} {'splash' if tpu else 'cuDNN'} attention takes ({takes}): {kernel} JAX attention runs instead; a trainer with "
+        "a kernel for these heads is faster",
     )
 
 

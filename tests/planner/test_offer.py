@@ -57,6 +57,16 @@ def test_a_head_too_wide_for_cudnn_is_announced(ask):
     assert offer(_toolchain(), wide).notes[0].startswith("head_dim=256 is not one that cuDNN attention takes")
 
 
+def test_heads_that_splash_does_not_take_are_announced(ask):
+    """AI-Hypercomputer/maxtext#1047, jax-ml/jax#30861: Llama 3.2 1B and gpt-oss have heads of 64."""
+    toolchain = _toolchain()
+    note = offer(toolchain, ask("llama3.2-1b", "tpu-v5p-8")).notes[0]
+    assert note.startswith("head_dim=64 is not one that splash attention takes (multiples of 128): blockwise JAX attention")
+    assert not any("attention takes" in text for text in offer(toolchain, ask("llama3-8b", "tpu-v5p-8")).notes)
+    latent = offer(toolchain, ask("deepseek-v3", "tpu-v5p-256")).notes[0]
+    assert latent.startswith("keys of 192 beside values of 128 are not what splash attention takes (one size of both)")
+
+
 def test_a_clock_that_is_not_here_is_said_before_anything_is_compiled(ask, monkeypatch):
     monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ("NVIDIA GB200",) * 4)
     with pytest.raises(
