@@ -55,8 +55,8 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
     if model.latent is not None:
         heads, takes = f"keys of {model.key_dim} beside values of {model.value_dim} are not what", "one size of both"
     return (
-        f"{heads} {'splash' if tpu else 'cuDNN'} attention takes ({takes}): {kernel} JAX attention runs instead; a trainer with "
-        "a kernel for these heads is faster",
+        f"{heads} {'splash' if tpu else 'cuDNN'} attention takes ({takes}): {kernel} JAX attention runs instead; "
+        "a trainer with a kernel for these heads is faster",
     )
 
 
