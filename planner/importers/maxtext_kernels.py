@@ -41,6 +41,8 @@ def has_windows(job: Job) -> bool:
 def on_tpu(values: Mapping[str, Any], job: Job) -> Iterator[str]:
     """Of a ring or an all-to-all on TPU; an all-gather of keys runs with every kernel."""
     strategy = strategy_of(values)
+    if values["use_tokamax_splash"] and values["use_jax_splash"]:
+        yield "use_tokamax_splash and use_jax_splash are both true, and at most one may be; set use_jax_splash: false"
     if strategy not in ("ring", "ulysses"):
         return
     if job.strategy.mesh.context == 1:

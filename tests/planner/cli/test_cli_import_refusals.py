@@ -96,6 +96,7 @@ def megatron(lcplan):
         (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "with cudnn_flash_te or dot_product alone"),
         # utils/max_utils.py: how a balanced batch is reordered; configs/types.py
         (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, on GPU alone"),
+        (TPU, SPLASH | {"use_jax_splash": True}, "at most one may be; set use_jax_splash: false"),
         (TPU, {"ring_scan_unroll": 16}, "is a ring's alone, not all_gather's"),
         (TPU, {**WHOLE, "quantization": "fp8", "gradient_accumulation_steps": 4}, "gradient_accumulation_steps=4 is refused"),
         (TPU, {"hardware": "gpu"}, "hardware: gpu, and tpu-v5p-32 is tpu; set hardware: tpu"),
