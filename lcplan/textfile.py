@@ -72,9 +72,19 @@ def read_yaml(path: str | Path) -> Any:
     Raises
     ------
     BadInputError
-        As ``read_text``; not YAML, tags of objects, a key twice, or aliases that name too much.
+        As ``read_text``; as ``parse_yaml``.
     """
-    text = read_text(path)
+    return parse_yaml(read_text(path), path)
+
+
+def parse_yaml(text: str, path: str | Path) -> Any:
+    """Plain values of a text that stands in ``path``.
+
+    Raises
+    ------
+    BadInputError
+        Not YAML, tags of objects, a key twice, or aliases that name too much.
+    """
     try:
         data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
         if _count(data, {}) > MAX_VALUES:

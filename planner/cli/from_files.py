@@ -16,7 +16,7 @@ from planner.trainers import trainer
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS: dict[str, tuple[str, str]] = {
-    "maxtext": ("FILE.yml", "a MaxText configuration"),
+    "maxtext": ("FILE", "a MaxText configuration, or a file with its command line"),
     "megatron": ("ARGS", "a file of Megatron-LM arguments"),
     "torchtitan": ("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),
     "accelerate": ("FILE.yaml", "an Accelerate launch YAML"),
@@ -57,7 +57,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     imported = _read(name, file, options)
     said = dict(imported.options)
     _agree(options, said, file=file)
-    merged = options | said
+    merged, imported = _filled(options | said, imported, options)
     lacks = "".join(f"; {note}" for note in imported.notes if "give --model" in note)
     _complete(merged, f" (nor does {file} say it{lacks})")
     torch = imported.program.runtime == "torch"
@@ -81,6 +81,18 @@ def _read(name: str, file: str, options: dict[str, Any]) -> Imported:
         devices = devices or hardware.devices
         slices = max(1, devices // hardware.domain_size)
     return read(file, devices, slices=slices)
+
+
+def _filled(merged: dict[str, Any], imported: Imported, options: dict[str, Any]) -> tuple[dict[str, Any], Imported]:
+    """The trainer's own values of what neither the file nor the command line says, and a note of them."""
+    taken = {key: value for key, value in imported.defaults.items() if merged.get(key) is None}
+    if options["seq"] is not None:
+        taken.pop("loss_chunk_tokens", None)  # that of the trainer's own sequence
+    words = ", ".join(words for _, words in taken.values() if words)
+    notes = (*imported.notes, f"not said, so the default of {imported.trainer}: {words}") if words else imported.notes
+    if "model" in taken:
+        notes = tuple(note for note in notes if "give --model" not in note)
+    return merged | {key: value for key, (value, _) in taken.items()}, replace(imported, notes=notes)
 
 
 def _agree(options: dict[str, Any], said: dict[str, Any], *, file: str) -> None:

@@ -30,12 +30,14 @@ def nothing_refused(_: Job) -> list[str]:
 
 @dataclass(frozen=True)
 class Imported:
-    """A configuration in lcplan's words. What it does not say is absent from ``options``, never guessed."""
+    """A configuration in lcplan's words. What it does not say is absent from ``options``: at most a default, never guessed."""
 
     trainer: str
     file: str
     options: Mapping[str, Any]
     """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
+    defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """Of options that the file does not say: the trainer's own value, and the key and value that it has it from."""
     axis_order: tuple[AxisName, ...] | None = None
     unknown: tuple[str, ...] = ()
     """Keys that this version of the trainer does not know."""

@@ -1,4 +1,4 @@
-"""``--from-maxtext FILE.yml``: a MaxText configuration, over base.yml or over other files beside it."""
+"""``--from-maxtext FILE``: a MaxText configuration over base.yml or over other files beside it, or a command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from lcplan.errors import BadInputError
 from lcplan.strategy import AXIS_ORDERS, AxisName
 from lcplan.suggest import hint
-from lcplan.textfile import read_yaml
 from planner.importers.interface import Imported, mesh_text, number, whole
+from planner.importers.maxtext_file import said as said_by
 from planner.importers.maxtext_memory import MOMENTS, Beyond
 from planner.importers.maxtext_mesh import mesh_sizes, target_of
-from planner.importers.maxtext_model import model_of
+from planner.importers.maxtext_model import base_model, model_of
 from planner.importers.maxtext_refusals import refusals_of
 from planner.importers.maxtext_remat import kept
 from planner.trainers.known_keys import unknown_keys
@@ -71,7 +71,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     BadInputError
         Not a YAML mapping, a value that MaxText has not (with the nearest), or something that lcplan has no word for.
     """
-    said, notes = _merged(Path(file), [])
+    said, notes = said_by(Path(file))
     unknown = unknown_keys("maxtext", said)
     values = {**DEFAULTS, **said}
     _check(values, file=file)
@@ -81,6 +81,9 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     model, model_notes = model_of(said, file=file)
     options |= {"model": model} if model else {}
     options |= _batch(values, sizes, devices=target.devices, file=file)
+    defaults = _defaults(values, sizes, devices=target.devices, file=file)
+    if said.get("model_name", "default") == "default":
+        defaults["model"] = (base_model(), "model_name: default")
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     options |= _experts(values, file=file)
     tensors = kept(values, file=file)
@@ -91,6 +94,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         trainer="maxtext",
         file=file,
         options=options,
+        defaults={key: value for key, value in defaults.items() if key not in options},
         axis_order=_order(values),
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *_unpriced(values)),
@@ -105,21 +109,6 @@ def _check(values: Mapping[str, Any], *, file: str) -> None:
     kind = str(values["opt_type"])
     if kind not in MOMENTS:
         raise BadInputError(f"{file}: opt_type {kind!r} is none that MaxText trains with{hint(kind, MOMENTS)}")
-
-
-def _merged(file: Path, notes: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The file over the files that its ``base_config`` names, as far as they lie beside it."""
-    data = read_yaml(file)
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise BadInputError(f"{file}: not a MaxText configuration; it must be a YAML mapping of keys to values")
-    base = data.get("base_config")
-    if base in (None, "base.yml"):
-        return data, notes
-    beside = file.parent / str(base)
-    if beside == file or not beside.is_file():
-        return data, [*notes, f"base_config {base} is not beside {file}: its keys were not read"]
-    under, notes = _merged(beside, notes)
-    return {**under, **data}, notes
 
 
 def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int, file: str) -> dict[str, Any]:
@@ -141,6 +130,17 @@ def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int,
         tokens = int(devices * size) // ranks * local // tiles
         found["loss_chunk_tokens"] = (_chunk(local, max(1, tokens), tensor=sizes["tensor"]),)
     return found
+
+
+_SEQ, _SIZE = "max_target_length", "per_device_batch_size"
+_BATCH = {_SEQ: 2048, _SIZE: 12.0}
+
+
+def _defaults(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int, file: str) -> dict[str, tuple[Any, str]]:
+    """The batch that base.yml makes of what is not said."""
+    found = _batch({**_BATCH, **values}, sizes, devices=devices, file=file)
+    words = {"seq": f"{_SEQ}: {_BATCH[_SEQ]}", "global_batch": f"{_SIZE}: {_BATCH[_SIZE]:g}"}
+    return {key: (value, words.get(key, "")) for key, value in found.items()}
 
 
 def _chunk(local: int, tokens: int, *, tensor: int) -> int:

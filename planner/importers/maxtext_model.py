@@ -10,7 +10,7 @@ from lcplan.errors import BadInputError
 from lcplan.model import ModelSpec
 from lcplan.suggest import hint
 from planner.export.maxtext import MODEL_NAMES
-from planner.importers.interface import catalogue_model, number, recognised
+from planner.importers.interface import catalogue_model, number, recognised, whole
 from planner.trainers.maxtext import DECODER_BLOCKS, LLAMA3_1_SCALING
 
 SIZES: Mapping[str, str] = MappingProxyType(
@@ -32,6 +32,23 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "normalization_layer_epsilon": "norm_eps",
     }
 )
+
+
+BASE: Mapping[str, Any] = MappingProxyType(
+    {
+        "decoder_block": "llama2",
+        "base_num_decoder_layers": 16,
+        "base_emb_dim": 2048,
+        "base_mlp_dim": 7168,
+        "base_num_query_heads": 16,
+        "base_num_kv_heads": 16,
+        "head_dim": 128,
+        "vocab_size": 32000,
+        "rope_max_timescale": 10000,
+        "normalization_layer_epsilon": 1e-5,
+    }
+)
+"""base.yml's of 0.2.5, for ``model_name: default``."""
 
 
 OTHER_NAMES: Mapping[str, str] = MappingProxyType(
@@ -71,27 +88,59 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
         changed = sorted(key for key in {**SIZES, **FLAGS} if key in said)
         unread = [f"{', '.join(changed)} beside model_name {other}: not read; give --model for another"] if changed else []
         return catalogue_model(OTHER_NAMES[other]), unread
-    block = said.get("decoder_block")
-    families = {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
+    name = str(said.get("model_name") or "default")
+    ours, differs = DENSE_NAMES.get(name, (name, {}))
+    known = ours in MODEL_NAMES or name in DENSE_NAMES
+    if name == "default" and any(key in said for key in (*SIZES, "global_parameter_scale")):
+        return _plain(said, file=file)
+    sizes = _sizes(said, file=file)
+    if known:
+        found = catalogue_model(ours).model_dump(mode="json") | dict(differs) | {"name": name}
+        return ModelSpec.read(_scaled(found | sizes, said, file=file), file), []
+    if name == "default" or not all(ours in sizes for ours in SIZES.values()):
+        return None, [f"model_name {name} is not in the catalogue and its sizes are not all in {file}: give --model"]
+    sizes = _scaled(sizes, said, file=file)
+    return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), []
+
+
+def base_model() -> ModelSpec:
+    """What MaxText trains where a configuration says nothing of a model."""
+    return _plain({}, file="base.yml")[0]
+
+
+def _plain(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec, list[str]]:
+    """A model by sizes, those that are not said being base.yml's."""
+    sizes = _scaled(_sizes({**BASE, **said}, file=file), said, file=file)
+    missing = [f"{key}={BASE[key]}" for key in SIZES if key not in said]
+    note = [f"not said, so base.yml's: {', '.join(missing)}"] if missing else []
+    return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), note
+
+
+def _sizes(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
+    """lcplan's fields of the keys that are said."""
+    block, families = said.get("decoder_block"), {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
     if block is not None and (not isinstance(block, str) or block not in families):
         raise BadInputError(
             f"{file}: decoder_block {block!r} is no dense decoder that lcplan models{hint(str(block), families)}"
         )
-    name = str(said.get("model_name") or "default")
     sizes = {ours: said[theirs] for theirs, ours in {**SIZES, **FLAGS}.items() if theirs in said}
     if block is not None:
         sizes["family"] = families[block]
-    sizes |= _rope(said, file=file)
     activations = said.get("mlp_activations")
     if isinstance(activations, list) and activations:
         sizes |= {"activation": str(activations[0]), "mlp": "gated" if len(activations) > 1 else "plain"}
-    ours, differs = DENSE_NAMES.get(name, (name, {}))
-    if ours in MODEL_NAMES or name in DENSE_NAMES:
-        known = catalogue_model(ours).model_dump(mode="json") | dict(differs) | {"name": name}
-        return ModelSpec.read(known | sizes, file), []
-    if not all(ours in sizes for ours in SIZES.values()):
-        return None, [f"model_name {name} is not in the catalogue and its sizes are not all in {file}: give --model"]
-    return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), []
+    return sizes | _rope(said, file=file)
+
+
+def _scaled(sizes: dict[str, Any], said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
+    """``global_parameter_scale``: a power of two, dealt to heads and feed-forward, then width, then layers."""
+    scale = whole(said.get("global_parameter_scale", 1), "global_parameter_scale", file=file)
+    if scale & (scale - 1):
+        raise BadInputError(f"{file}: global_parameter_scale={scale} is no power of two")
+    turns, rest = divmod(scale.bit_length() - 1, 3)
+    wider = {"heads": turns + (rest > 0), "kv_heads": turns + (rest > 0), "d_ff": turns + (rest > 0)}
+    wider |= {"d_model": turns + (rest > 1), "layers": turns}
+    return sizes | {field: whole(sizes[field], field, file=file) * 2**times for field, times in wider.items() if times}
 
 
 def _rope(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:

@@ -243,3 +243,33 @@ def test_a_slice_is_taken_whole(lcplan):
     said = lcplan(*run, "--hw", "tpu-v5p-32")
     assert said.code == 2
     assert "its ici axes multiply to 8, which does not make 16 devices a slice" in said.err
+
+
+def test_a_command_line_is_enough(lcplan):
+    """AI-Hypercomputer/maxtext, configs/tpu/v5p/32b.sh: the model is base.yml's, 32 times; seq and batch from either side."""
+    Path("32b.sh").write_text(
+        "python3 -m train base.yml steps=15 per_device_batch_size=6 remat_policy=minimal global_parameter_scale=32 \\\n"
+        "  ici_fsdp_parallelism=-1 ici_tensor_parallelism=4 dataset_type=synthetic attention='flash'\n"
+    )
+    run = ("estimate", "--from-maxtext", "32b.sh", "--hw", "v5p-128", "--format", "json")
+    answer = lcplan(*run).json
+    assert answer["request"]["workload"]["seq_len"] == 2048
+    assert answer["request"]["workload"]["global_batch"] == 6 * 64
+    assert "not said, so the default of maxtext: max_target_length: 2048" in answer["imported"]["notes"]
+    assert answer["imported"]["fits"] is True
+    longer = lcplan(*run, "--seq", "4k").json
+    assert longer["request"]["workload"]["seq_len"] == 4096
+    assert not any("max_target_length" in note for note in longer["imported"]["notes"])
+
+
+def test_no_word_of_a_model_is_base_ymls(lcplan):
+    Path("run.yml").write_text("ici_fsdp_parallelism: 4\n")
+    run = ("estimate", "--from-maxtext", "run.yml", "--hw", "v5p-8", "--format", "json")
+    answer = lcplan(*run).json
+    assert answer["request"]["model"]["parameters"] == pytest.approx(1.10e9, rel=0.01)
+    assert any("model_name: default" in note for note in answer["imported"]["notes"])
+    assert lcplan(*run, "--model", "llama3-8b").json["request"]["model"]["name"] == "llama3-8b"
+    Path("run.yml").write_text("ici_fsdp_parallelism: 4\nmodel_name: gemma3-27b\n")
+    said = lcplan(*run)
+    assert said.code == 2
+    assert "model_name gemma3-27b is not in the catalogue" in said.err
