@@ -13,7 +13,7 @@ from lcplan.suggest import hint
 from planner.importers.interface import Imported, mesh_text, number, whole
 from planner.importers.maxtext_file import said as said_by
 from planner.importers.maxtext_memory import MOMENTS, Beyond
-from planner.importers.maxtext_mesh import mesh_sizes, target_of
+from planner.importers.maxtext_mesh import inside_a_slice, mesh_sizes, target_of
 from planner.importers.maxtext_model import base_model, model_of
 from planner.importers.maxtext_refusals import refusals_of
 from planner.importers.maxtext_remat import kept
@@ -43,6 +43,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "ring_scan_unroll": 1,
         "context_parallel_reorder_strategy": "auto",
         "max_segments_per_seq": -1,
+        "allow_split_physical_axes": False,
         "mtp_num_layers": 0,
         "enable_dropout": True,
         "dropout_rate": 0.0,
@@ -99,7 +100,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *_unpriced(values)),
         more=Beyond(values, tensors),
-        refuses=refusals_of(values),
+        refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )
 
 

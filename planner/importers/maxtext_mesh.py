@@ -85,7 +85,7 @@ def mesh_sizes(values: Mapping[str, Any], target: Target, *, file: str) -> tuple
         raise BadInputError(
             f"{file}: {target.devices} devices are not {target.slices} slices of one size, which dcn axes make; fix one axis"
         )
-    inner = _filled(_part(values, "ici", file=file), target.devices // target.slices, what="ici", file=file)
+    inner = inside_a_slice(values, target, file=file)
     outer = _filled(_part(values, "dcn", file=file), target.slices, what="dcn", file=file)
     sizes = {axis: inner[axis] * outer[axis] for axis in AXES}
     refuse_axes({f"{axis}_parallelism": size for axis, size in sizes.items() if axis not in OURS}, file=file)
@@ -94,6 +94,11 @@ def mesh_sizes(values: Mapping[str, Any], target: Target, *, file: str) -> tuple
         found[ours] *= sizes[axis]
     joined = [axis for axis in ("fsdp_transpose", "tensor_transpose", "tensor_sequence") if sizes[axis] > 1]
     return found, [f"{axis}={sizes[axis]} is priced as part of {OURS[axis]}" for axis in joined]
+
+
+def inside_a_slice(values: Mapping[str, Any], target: Target, *, file: str) -> dict[str, int]:
+    """Sizes of MaxText's axes inside one slice, outermost first."""
+    return _filled(_part(values, "ici", file=file), target.devices // target.slices, what="ici", file=file)
 
 
 def _ici_open(values: Mapping[str, Any]) -> bool:

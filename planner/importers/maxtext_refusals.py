@@ -9,16 +9,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from planner.importers.maxtext_kernels import on_gpu, on_tpu, strategy_of
+from planner.importers.maxtext_torus import off_the_torus
 from planner.trainers import Job
 
 _FP8 = ("fp8", "nanoo_fp8", "fp8_gpu", "te_fp8_delayedscaling")
 """Recipes that keep a history of scales, which accumulation over microbatches does not carry."""
 
 
-def refusals_of(values: Mapping[str, Any]) -> Callable[[Job], list[str]]:
-    """The refusals of a configuration, base.yml's defaults among its values, once its job is known."""
+def refusals_of(values: Mapping[str, Any], inside: Mapping[str, int]) -> Callable[[Job], list[str]]:
+    """The refusals of a configuration, base.yml's defaults among its values, once its job is known.
+
+    ``inside`` are the sizes of its axes inside a slice.
+    """
     checks = (_hardware, _kernels, _ulysses, _packing, _balance, _numbers)
-    return lambda job: [problem for check in checks for problem in check(values, job)]
+    split = bool(values["allow_split_physical_axes"])
+    return lambda job: [
+        *(problem for check in checks for problem in check(values, job)),
+        *off_the_torus(inside, job, split=split),
+    ]
 
 
 def _hardware(values: Mapping[str, Any], job: Job) -> Iterator[str]:

@@ -131,6 +131,17 @@ def test_maxtext_runs_the_nearest_neighbours(maxtext, machine, keys):
     assert maxtext(machine, **keys)["refusals"] == []
 
 
+def test_a_mesh_that_cuts_the_torus_needs_leave(maxtext):
+    """jax, ``create_device_mesh``; pytorch/xla#8381: 64 x 4 on the 16 x 16 of a Trillium pod."""
+    pod = ("--hw", "tpu-v6e-256")
+    keys = {"ici_fsdp_parallelism": 64, "max_target_length": 8192}
+    [said] = maxtext(pod, **keys)["refusals"]
+    assert "ici_context_parallelism=4 is no product of whole dims of tpu-v6e-256's 16x16 torus" in said
+    assert "set allow_split_physical_axes: true" in said
+    assert maxtext(pod, **keys, allow_split_physical_axes=True)["refusals"] == []
+    assert maxtext(pod, **keys | {"ici_fsdp_parallelism": 16, "ici_context_parallelism": 16})["refusals"] == []
+
+
 def test_an_odd_context_cannot_be_balanced(lcplan):
     """utils/max_utils.py, ``reorder_sequence``: chunks are dealt in pairs."""
     lines = [f"{key}: {json.dumps(value)}" for key, value in (MAXTEXT | {"ici_context_parallelism": 3}).items()]
