@@ -35,7 +35,7 @@ def unplaced(axes: Mapping[str, int], torus: tuple[int, ...]) -> str | None:
     'tensor'
     """
     left = dict(enumerate(torus))
-    for axis, size in reversed(axes.items()):
+    for axis, size in reversed(tuple(axes.items())):
         if size == 1:
             continue
         ways = (dims for count in range(len(left), 0, -1) for dims in combinations(left, count))
@@ -61,6 +61,6 @@ def off_the_torus(axes: Mapping[str, int], job: Job, *, split: bool) -> Iterator
         shape = "x".join(map(str, torus))
         yield (
             f"ici_{axis}_parallelism={axes[axis]} is no product of whole dims of {hardware.name}'s {shape} torus beside the "
-            "other axes, and jax refuses to cut one (as in pytorch/xla#8381); set allow_split_physical_axes: true, or sizes that "
-            "are such products"
+            "other axes, and jax refuses to cut one (as in pytorch/xla#8381); set allow_split_physical_axes: true, or sizes "
+            "that are such products"
         )
