@@ -134,6 +134,7 @@ _MEANINGS = {
     "malformed": "the file is damaged; move it away or choose another folder",
     "Expecting": "the journal is damaged; move it away or choose another file",
     "Extra data": "the journal is damaged; move it away or choose another file",
+    "codec can't decode": "the journal is damaged; move it away or choose another file",
     "readonly": "it cannot be written; choose another folder",
     "Read-only": "it cannot be written; choose another folder",
     "Permission denied": "it cannot be written; choose another folder",

@@ -9,6 +9,7 @@ import pytest
 
 from lcplan.errors import BadInputError, StageFailedError
 from planner.study.location import canonical_url, open_storage, shown
+from planner.study.shared import Shared
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,10 @@ def test_a_missing_driver_is_named(url: str, module: str, package: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path, location: str) -> None:
     with pytest.raises(StageFailedError, match=r"folder"):
         open_storage(location.format(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"garbage\n", b"\x00\xff\xfe\n", b'{"op_code": 0}{}\n'])
+def test_a_damaged_journal_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "study.log").write_bytes(content)
+    with pytest.raises(StageFailedError, match="the journal is damaged; move it away or choose another file"):
+        Shared.open(f"journal:{tmp_path}/study.log", {"model": {"name": "ring"}})
