@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from planner.measure.hlo import read_executable
 from planner.measure.hlo_groups import MeshView
 from planner.measure.job import WorkerJob
 from planner.measure.libtpu_memory import dump_options, temporaries
+from planner.measure.process import FailureKind
 from planner.measure.target import Target
 
 MAX_ERROR = 600
@@ -57,12 +58,18 @@ def _answer(line: str) -> dict[str, Any]:
         with kept_in(request.get("executables"), anew=job.purpose == "compile"):
             return {"id": request["id"], "result": _run(job)}
     except Exception as error:  # a failed job is data
-        kind = "environment" if isinstance(error, (ImportError, MemoryError, OSError)) else "error"
-        return {"id": request["id"], "error": words_of(error), "kind": kind}
+        return {"id": request["id"], "error": words_of(error), "kind": kind_of(error, request)}
     finally:
         import jax
 
         jax.clear_caches()
+
+
+def kind_of(error: BaseException, request: Mapping[str, Any]) -> FailureKind:
+    """Whether the job or this machine is to blame: who else is on a device decides what is left of its memory for a timing."""
+    timed = request.get("job", {}).get("purpose") in ("time", "slice")
+    full = timed and "RESOURCE_EXHAUSTED" in str(error)
+    return "environment" if full or isinstance(error, (ImportError, MemoryError, OSError)) else "error"
 
 
 def words_of(error: BaseException) -> str:

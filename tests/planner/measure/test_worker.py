@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.measure.worker import MAX_ERROR, words_of
+from planner.measure.worker import MAX_ERROR, kind_of, words_of
 
 
 class JaxRuntimeError(Exception):
@@ -26,3 +26,18 @@ def test_a_long_story_is_cut() -> None:
     told = words_of(ValueError("x" * 2 * MAX_ERROR))
     assert len(told) == MAX_ERROR
     assert told.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("error", "purpose", "kind"),
+    [
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), "compile", "error"),  # the program's own
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), "time", "environment"),  # perhaps somebody else's
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), "slice", "environment"),
+        (JaxRuntimeError("INTERNAL: no"), "time", "error"),
+        (OSError("disk"), "compile", "environment"),
+    ],
+)
+def test_a_full_device_is_tried_again(error: Exception, purpose: str, kind: str) -> None:
+    assert kind_of(error, {"job": {"purpose": purpose}}) == kind
+    assert kind_of(ValueError("odd"), {"probe": {}}) == "error"
