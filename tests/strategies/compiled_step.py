@@ -11,6 +11,7 @@ import jax
 from cost_models.collectives import collectives
 from cost_models.setting import Setting
 from lcplan.catalog import hardware
+from lcplan.collective import CollectiveUse
 from lcplan.model import ModelSpec
 from lcplan.remat import REMAT_POLICIES
 from lcplan.strategy import Strategy
@@ -80,21 +81,31 @@ def gradients_on_host(strategy: Strategy, model: ModelSpec) -> str:
     return jax.jit(step.loss_and_gradients).lower(state.params, batch).compile().as_text()
 
 
+def law_uses(strategy: Strategy, *, model: ModelSpec = MODEL, document_len: int | None = None) -> tuple[CollectiveUse, ...]:
+    """What the law lists for the host."""
+    machine = hardware("cpu-host")
+    return tuple(collectives(Setting(model, machine, _workload(document_len), machine.usable_bytes), strategy))
+
+
 def law_bytes(strategy: Strategy, *, model: ModelSpec = MODEL, document_len: int | None = None) -> Counter[tuple[str, str]]:
     """Bytes a step by (op, axes), as the law lists them for the host."""
-    machine = hardware("cpu-host")
     uses: Counter[tuple[str, str]] = Counter()
-    for use in collectives(Setting(model, machine, _workload(document_len), machine.usable_bytes), strategy):
+    for use in law_uses(strategy, model=model, document_len=document_len):
         uses[use.op, use.axis] += use.total_bytes
     return uses
 
 
-def collective_bytes(text: str, strategy: Strategy) -> Counter[tuple[str, str]]:
-    """Bytes a step by (op, axes)."""
+def collective_uses(text: str, strategy: Strategy) -> tuple[CollectiveUse, ...]:
+    """What an executable's text has."""
     sizes = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
     facts = read_executable(text, mesh=MeshView(strategy.axis_order, sizes), kind="cpu")
     assert facts.warnings == ()
+    return facts.collectives
+
+
+def collective_bytes(text: str, strategy: Strategy) -> Counter[tuple[str, str]]:
+    """Bytes a step by (op, axes)."""
     uses: Counter[tuple[str, str]] = Counter()
-    for use in facts.collectives:
+    for use in collective_uses(text, strategy):
         uses[use.op, use.axis] += use.total_bytes
     return uses

@@ -3,7 +3,16 @@
 from collections import Counter
 
 import pytest
-from compiled_step import MODEL, Sizes, collective_bytes, compile_on_host, gradients_on_host, law_bytes
+from compiled_step import (
+    MODEL,
+    Sizes,
+    collective_bytes,
+    collective_uses,
+    compile_on_host,
+    gradients_on_host,
+    law_bytes,
+    law_uses,
+)
 
 from lcplan.strategy import AXES, SCHEMES, Mesh, Strategy
 
@@ -94,7 +103,9 @@ def listed(strategy):
 def assert_as_listed(strategy, document_len=None):
     """The law as this page's table, the executable as both."""
     wanted, law = listed(strategy), law_bytes(strategy, document_len=document_len)
-    got = collective_bytes(compile_on_host(strategy, document_len), strategy)
+    text = compile_on_host(strategy, document_len)
+    got = collective_bytes(text, strategy)
+    assert_none_is_larger(collective_uses(text, strategy), law_uses(strategy, document_len=document_len))
     if document_len is not None:  # int32 ids of the whole sequences, once a microbatch
         wanted["all-gather", "context"] += 4 * strategy.microbatches * strategy.mesh.context * Sizes(strategy).tokens
     scalars = WIDTH * 40  # loss, tokens that count, and one partial norm a parameter array
@@ -102,6 +113,17 @@ def assert_as_listed(strategy, document_len=None):
         reduces = key[0] == "all-reduce"
         assert wanted[key] <= law[key] <= wanted[key] + 2 * WIDTH * reduces, key
         assert wanted[key] <= got[key] <= wanted[key] + scalars * reduces, key
+
+
+def assert_none_is_larger(found, named):
+    """No message is larger than the largest that the law names; all-reduces XLA makes one of, scalars among them."""
+    largest, together = Counter(), Counter()
+    for use in named:
+        largest[use.op, use.axis] = max(largest[use.op, use.axis], use.bytes)
+        together[use.op, use.axis] += use.total_bytes
+    for use in found:
+        key = use.op, use.axis
+        assert use.bytes <= (together[key] + WIDTH * 40 if use.op == "all-reduce" else largest[key]), use
 
 
 FAST = [
