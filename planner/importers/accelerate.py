@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cost_models.program import Program
 from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from lcplan.textfile import read_yaml
@@ -53,10 +54,19 @@ def read(file: str, devices: int | None = None) -> Imported:
         notes=(*_notes(data), *way.notes),
         more=way.differences,
         refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
-        program=way.program,
+        program=_program(way, parallel, file=file),
         waives=way.waives,
         whole_weights=way.whole_weights,
     )
+
+
+def _program(way: Way, parallel: dict[str, Any], *, file: str) -> Program:
+    """The step that the laws price: torch's context parallelism runs in SDPA, whose kernel from Hopper on is cuDNN's.
+
+    Source: pytorch.org/blog/pytorch2-5, "enabled by default for all users of SDPA on H100 or newer GPUs".
+    """
+    rotates = _size(parallel, "cp_size", file=file) > 1
+    return way.program.model_copy(update={"attention": "cudnn-2025"}) if rotates else way.program
 
 
 def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any], file: str) -> list[str]:
