@@ -182,6 +182,7 @@ def _zero_one(arguments: Arguments) -> bool:
 def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
     """The step that the laws price: Megatron's, its state split as the arguments have it."""
     changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": "sequence-parallel" in arguments}
+    changes["pure_bf16"] = _bf16_gradients(arguments)
     if _zero_one(arguments):
         group = sizes["fsdp"] * sizes["context"]
         changes |= {"optimizer_group": group if sizes["data"] > 1 else None}
@@ -190,6 +191,12 @@ def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
     else:
         changes |= {"optimizer_over": "weights"}
     return PROGRAMS["megatron"].model_copy(update=changes)
+
+
+def _bf16_gradients(arguments: Arguments) -> bool:
+    """Whether the buffer of gradients is bf16: ``--grad-reduce-in-bf16``, or a precision-aware optimizer's own dtype."""
+    kind = (arguments.get("main-grads-dtype") or ["fp32"])[0]
+    return "grad-reduce-in-bf16" in arguments or ("use-precision-aware-optimizer" in arguments and kind == "bf16")
 
 
 def _held_elements(job: Job, shards: int) -> float:
@@ -211,13 +218,14 @@ def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job],
             found += whole_stream(job, "there is no --sequence-parallel")
         shards = sizes["fsdp"] * sizes["context"] * sizes["expert"]
         if zero_one and shards > 1:
-            whole_copy = 6 * _held_elements(job, shards)  # bf16 parameters and fp32 gradients, of which the laws have
+            held = 2 + (2 if _bf16_gradients(arguments) else 4)  # bf16 parameters and gradients, of which the laws have
+            whole_copy = held * _held_elements(job, shards)
             found.append(
                 Difference(
                     name="sharding",
                     plan="parameters, gradients and optimizer over fsdp x context",
                     trainer="the optimizer's state alone",
-                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and fp32 gradients lie whole on every rank",
+                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and gradients lie whole on every rank",
                     extra_bytes=round(whole_copy - 4 * job.state_elements),  # fp32 gradients, sharded
                 )
             )

@@ -204,3 +204,21 @@ def test_the_optimizers_share_on_the_host(says, ask):
 def test_what_is_priced_otherwise_is_told(says, more, note):
     assert any(note in text for text in says(RUN + more).notes)
     assert not any(note in text for text in says(RUN).notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "bf16"),
+    [
+        ("", False),
+        ("--grad-reduce-in-bf16", True),
+        ("--use-precision-aware-optimizer --main-grads-dtype bf16", True),
+        ("--main-grads-dtype bf16", False),
+    ],
+)
+def test_the_buffer_of_gradients(says, ask, more, bf16):
+    imported = says(RUN.replace("--use-megatron-fsdp", "") + more)
+    assert imported.program.pure_bf16 == bf16
+    run = job(imported, ask)
+    [sharding] = [one for one in imported.more(run) if one.name == "sharding"]
+    held = 16 * run.state_elements * (4 if bf16 else 6)  # 16 ranks share the optimizer
+    assert sharding.extra_bytes == round(held - 4 * run.state_elements)
