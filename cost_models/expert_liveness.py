@@ -8,16 +8,16 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.experts import ExpertLayout
-from cost_models.layout import Floats
+from cost_models.layout import Bools, Floats
 from cost_models.liveness import ATTENTION_OPERANDS, LayerBackward
-from lcplan.strategy import MoeDispatch
 
-ROWS_OF_PRODUCTS: dict[MoeDispatch, float] = {"dropless": 5.0, "gather": 4.5, "capacity": 3.5}
-"""Buffers of rows of D where the gradients by gate and by up are added: what came, the two sums and the loop that adds to each,
-and rows on their way. Read off compiled steps of Qwen3-30B-A3B for GB200 (tests/cost_models/data/compiled_steps.json)."""
+EVEN_ROWS, EVEN_WIDE = 3.5, 6.0
+"""Of batched products (dispatch ``capacity``), buffers of rows of D where the gradients by gate and by up are added, and of the
+experts' width where the gate runs backward: their operands are turned to lie by expert. Fitted on two compiled steps for GB200
+(tests/cost_models/data/compiled_steps.json)."""
 
-WIDE = 6.0
-"""Buffers of the experts' width where the gate runs backward: gate, up, their product, its cotangent, and those of the two."""
+SUMS = 3.0
+"""Buffers of rows of D where the gradients by gate and by up are added: both, and their sum."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,31 @@ class ExpertBackward(LayerBackward):
         return self.layout.held_bytes * self.part.rows * self.layout.setting.model.d_model
 
     @cached_property
+    def _even(self) -> Bools:
+        return self.part.dispatches("capacity")
+
+    @cached_property
     def feed_forward(self) -> Floats:
-        """Where the gradient of ``down`` is made and the gate runs backward: rows, and their results' cotangents."""
-        operands = 2.0 * self.came + WIDE * self.wide
-        return operands + self._gathered + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        """Where the gradient of ``down`` is made: the rows that came, and their results' cotangents.
+
+        Beside them are gate, up, what enters ``down`` and its cotangent; or, before the last of these, the cotangents in the
+        order of their tokens, from which they were sent.
+        """
+        sent = self.layout.held_bytes * self.part.assigned * self.layout.setting.model.d_model
+        wide = np.where(self._even, EVEN_WIDE * self.wide, 3.0 * self.wide + np.maximum(self.wide, sent))
+        return 2.0 * self.came + wide + self._gathered + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
 
     @cached_property
     def stream_products(self) -> Floats:
-        """Where the gradients by gate and by up are added."""
-        buffers = sum(count * self.part.dispatches(name) for name, count in ROWS_OF_PRODUCTS.items())
-        operands = (buffers - self.layout.saves("dispatched")) * self.came + 2.0 * self.wide
+        """Where the gradients by gate and by up are added; the weights' own gradients are made before, and so the rows gone."""
+        even = (EVEN_ROWS - self.layout.saves("dispatched")) * self.came + 2.0 * self.wide
+        operands = np.where(self._even, even, SUMS * self.came)
         return operands + self._gathered + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+
+    @cached_property
+    def products_unreduced(self) -> Floats:
+        """Those of the layer before, and all three of this layer's experts."""
+        return self.unreduced + self.layout.reduce_bytes * 2.0 * self._fed * self._sharded
 
     @cached_property
     def _gathered(self) -> Floats:

@@ -200,12 +200,21 @@ class LayerBackward:
         """Whole gradients of the layer before, on their way, and this layer's of ``down``: ``r (P_layer + D F) / t``."""
         return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
 
+    @property
+    def products_unreduced(self) -> Floats:
+        """The same where ``stream_products`` are added."""
+        return self.unreduced
+
     @cached_property
     def waiting(self) -> Floats:
         """What a loop whose turn has other layers too holds of this one: its whole gradients, ``r P_layer / t``.
 
-        They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32.
+        They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32. On TPU
+        nothing is late, but copies of all inputs of a turn's layers are made at its beginning: ``a ts D`` (read off turns of
+        two and of three layers compiled for v5p).
         """
+        if self.layout.setting.hardware.kind == "tpu":
+            return self.stream / self.layout.tensor
         weights = self.layout.held_bytes if self.layout.setting.hardware.kind == "cpu" else 0.0
         return (self.layout.reduce_bytes + weights) * self._matrices * self._sharded
 

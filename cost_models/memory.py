@@ -116,7 +116,7 @@ class StepMemory:
 
     @cached_property
     def _waiting(self) -> tuple[Floats | float, ...]:
-        """By kind of layers, the gradients that wait of the other layers of a turn of the loop; a run of one turn is none."""
+        """By kind of layers, what waits of the other layers of a turn of the loop; a run of one turn is none."""
         model = self.layout.setting.model
         sizes = dict(zip(model.layer_kinds, self._kinds, strict=True))
         most: dict[LayerKind, Floats | float] = dict.fromkeys(sizes, 0.0)
@@ -128,7 +128,8 @@ class StepMemory:
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
         """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
         if self.layout.setting.hardware.kind == "tpu":
-            moments = [*self._outside().items(), *(("loops", self._loops(layer)) for layer in self._kinds)]
+            loops = (self._loops(*each) for each in zip(self._kinds, self._waiting, strict=True))
+            moments = [*self._outside().items(), *(("loops", held) for held in loops)]
             resident = self._resident()
             return [
                 (name, held | {part: held.get(part, 0.0) + size for part, size in resident.items()}) for name, held in moments
@@ -172,7 +173,7 @@ class StepMemory:
                 "working_set": layer.stream_products,
                 "kv_ring": layer.keys_at_rest,
                 "gathered_weights": layer.weights,
-                "collective_buffers": layer.unreduced + waiting,
+                "collective_buffers": layer.products_unreduced + waiting,
             },
             "attention_backward": {
                 **in_layer,
@@ -183,12 +184,12 @@ class StepMemory:
             },
         }
 
-    def _loops(self, layer: LayerBackward) -> dict[str, Floats]:
-        """One turn of the loop over layers on TPU."""
+    def _loops(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, Floats]:
+        """A layer in its turn of the loop on TPU; ``waiting`` are the inputs of the turn's other layers."""
         return {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,
-            "working_set": layer.loop,
+            "working_set": layer.loop + waiting,
         }
 
     def _resident(self) -> dict[str, Floats]:

@@ -17,6 +17,7 @@ from strategies.moe.interface import as_residual, masked
 from strategies.moe.products import EvenProducts
 from strategies.moe.room import Room
 from strategies.moe.routes import Sorted, SortedDispatch, exclusive, swapped
+from strategies.staging import zeros_after
 
 
 @as_residual("sorted", static=("room",))
@@ -45,7 +46,7 @@ class Capacity(SortedDispatch):
         """As ``SortedDispatch``."""
         place, used = self._slots
         slots = swapped(self._turned(rows_R, self.room.own, self.room.ranks), self.room.ranks)
-        x_A = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
+        x_A = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
         return x_A.at[jnp.where(used, place, self.room.assigned)].set(slots, mode="drop")
 
     def _turned(self, rows: Shaped[Array, "R ..."], first: int, second: int) -> Shaped[Array, "R ..."]:

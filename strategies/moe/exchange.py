@@ -28,6 +28,7 @@ from strategies.moe.products import BlockProducts, Products, RaggedProducts
 from strategies.moe.room import Room, block_rows
 from strategies.moe.routes import Sorted, SortedDispatch, exclusive, swapped
 from strategies.spec import Platform
+from strategies.staging import zeros_after
 
 
 class Traffic(NamedTuple):
@@ -114,12 +115,12 @@ class RaggedExchange(Exchange):
 
     def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
         """As ``Exchange``."""
-        into = jnp.zeros((self.room.rows + self.spare, *x_A.shape[1:]), x_A.dtype)
+        into = zeros_after(x_A, shape=(self.room.rows + self.spare, *x_A.shape[1:]), dtype=x_A.dtype)
         return ragged_all_to_all(x_A, into, self.traffic.there(lax.axis_index(EXPERT)), axis=EXPERT)
 
     def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
         """As ``Exchange``."""
-        into = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
+        into = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
         return ragged_all_to_all(rows_R, into, self.traffic.back(lax.axis_index(EXPERT)), axis=EXPERT)
 
     @property
@@ -177,9 +178,9 @@ class PairExchange(Exchange):
         """As ``Exchange``."""
         place, used = self._slots
         source, kept = self._source
-        slots = jnp.zeros((place.size, *rows_R.shape[1:]), rows_R.dtype)
+        slots = zeros_after(rows_R, shape=(place.size, *rows_R.shape[1:]), dtype=rows_R.dtype)
         slots = swapped(slots.at[jnp.where(kept, source, place.size)].set(rows_R, mode="drop"), self.room.ranks)
-        x_A = jnp.zeros((self.room.assigned, *rows_R.shape[1:]), rows_R.dtype)
+        x_A = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
         return x_A.at[jnp.where(used, place, self.room.assigned)].set(slots, mode="drop")
 
     @property

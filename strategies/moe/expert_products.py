@@ -87,7 +87,9 @@ def _backward(kept: _Kept, dy_UD: Float[Array, "U D"], *, how: How) -> tuple[Ope
     dinner_RF = products.up(dy_RD, down)
     dinner_RF, ddown = lax.optimization_barrier((dinner_RF, outer(dy_RD, inner_RF)))
     dgate_RF, dup_RF, dweights_R = pullback(dinner_RF)
+    made = outer(rows_RD, dgate_RF), outer(rows_RD, dup_RF)
+    # the rows end before their gradients begin: else they are a fourth buffer beside both products and their sum
+    dgate_RF, dup_RF, dgate, dup = lax.optimization_barrier((dgate_RF, dup_RF, *made))
     drows_RD = products.down(dgate_RF, gate) + products.down(dup_RF, up)
-    drows_RD, dgate, dup = lax.optimization_barrier((drows_RD, outer(rows_RD, dgate_RF), outer(rows_RD, dup_RF)))
     gradients = (how.gather.distribute(gradient) for gradient in (dgate, dup, ddown))
     return Operands(dispatch.home(drows_RD), dispatch.weights_home(dweights_R), *gradients), None

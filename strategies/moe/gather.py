@@ -21,6 +21,7 @@ from strategies.moe.interface import ProductsName, as_residual, masked
 from strategies.moe.products import BlockProducts, Products, RaggedProducts
 from strategies.moe.room import Room, block_rows
 from strategies.spec import Platform
+from strategies.staging import zeros_after
 
 
 @as_residual("order_R", "sizes_G", "missing", static=("room", "kernel"))
@@ -64,7 +65,8 @@ class Gathered:
     def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
         """As ``Dispatch``."""
         rows = masked(rows_RD[: self.room.rows], self._kept).astype(jnp.float32)
-        sums = jnp.zeros((self.room.tokens * self.room.ranks, rows.shape[1]), jnp.float32)
+        tokens = self.room.tokens * self.room.ranks
+        sums = zeros_after(rows, shape=(tokens, rows.shape[1]), dtype=jnp.float32)
         return reduce_scatter(sums.at[self.order_R // self.room.chosen].add(rows).astype(rows_RD.dtype), EXPERT)
 
     def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:

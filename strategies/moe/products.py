@@ -21,6 +21,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from strategies.staging import zeros_after
+
 Matrices = Float[Array, "D G F"]
 
 
@@ -86,7 +88,8 @@ class BlockProducts:
             part = product(lax.dynamic_slice_in_dim(rows, start, self.block), matrix)
             return lax.dynamic_update_slice_in_dim(out, part, start, axis=0)
 
-        return lax.fori_loop(0, self._blocks.sum(), body, jnp.zeros((rows.shape[0], width), rows.dtype))
+        empty = zeros_after(rows, shape=(rows.shape[0], width), dtype=rows.dtype)
+        return lax.fori_loop(0, self._blocks.sum(), body, empty)
 
     def outer(self, rows_RD: Float[Array, "R D"], rows_RF: Float[Array, "R F"], *, dtype: jnp.dtype) -> Matrices:
         """As ``Products``."""
@@ -100,7 +103,7 @@ class BlockProducts:
             return sums.at[:, expert].add(part)
 
         shape = rows_RD.shape[1], self.sizes_G.shape[0], rows_RF.shape[1]
-        return lax.fori_loop(0, self._blocks.sum(), body, jnp.zeros(shape, dtype))
+        return lax.fori_loop(0, self._blocks.sum(), body, zeros_after(rows_RF, shape=shape, dtype=dtype))
 
     @property
     def _blocks(self) -> Int[Array, " G"]:

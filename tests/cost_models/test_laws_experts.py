@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from expert_layouts import ATTENTION, EXPERT, ROUTER, TOY, layout, maxtext, part, priced, terms
 
+from cost_models.expert_liveness import ExpertBackward
 from cost_models.expert_work import expert_copy_bytes, one_hot_seconds, row_move_seconds
 from cost_models.experts import BLOCK_ROWS, IMBALANCE, TILE_ROWS
 from cost_models.flops import matrix_flop_per_token
@@ -50,6 +51,25 @@ def test_capacity_rounds_up_for_each_expert():
     found = part(fsdp=2, expert=4, moe_dispatch="capacity", moe_room_percent=125)
     assert found.expert_rows[0] == 2560
     assert found.rows[0] == found.busiest[0] == 4 * 2560
+
+
+def test_a_layer_by_hand_while_its_experts_run_backward():
+    # U = 4096 tokens, R = 16384 + 1024 rows: R D = 278528 bytes, R F = 557056; sent 8192 rows of 16 bytes, less than R F
+    layer = ExpertBackward(layout(fsdp=2, expert=4))
+    streams = (2 + 3 + 2) * 65536  # two normed, three of the stream's own, and queries and output of as many features
+    assert layer.feed_forward[0] == 2 * 278528 + 4 * 557056 + streams
+    # both gradients of the rows and their sum, when those of gate and up (D F of one expert, fp32) are made
+    assert layer.stream_products[0] == 3 * 278528 + streams
+    assert layer.products_unreduced[0] - layer.unreduced[0] == 4 * 2 * 8 * 16
+
+
+def test_narrow_experts_have_the_cotangents_twice_before_they_have_gates_cotangent():
+    # F = 4: R F = 139264, and the 8192 rows of D that are sent are 131072; F = 2: they are more than R F
+    streams = (2 + 3 + 2) * 65536
+    for width, most in ((4, 139264), (2, 131072)):
+        narrow = TOY.model_copy(update={"experts": TOY.experts.model_copy(update={"d_ff": width})})
+        layer = ExpertBackward(layout(spec=narrow, fsdp=2, expert=4))
+        assert layer.feed_forward[0] == 2 * 278528 + 3 * 17408 * 2 * width + most + streams
 
 
 def test_dropless_bytes_by_hand():

@@ -15,6 +15,7 @@ from strategies.mesh import EXPERT, build_mesh
 from strategies.moe import exchange
 from strategies.moe.products import BlockProducts, EvenProducts, RaggedProducts
 from strategies.moe.room import Room
+from strategies.staging import zeros_after
 
 SIZES = np.array([5, 0, 9, 3], np.int32)
 D, F, SPARE = 6, 4, 4
@@ -41,6 +42,22 @@ def test_products_of_sorted_rows_are_those_with_each_rows_expert(products):
     np.testing.assert_allclose(outer, wanted, rtol=1e-5, atol=1e-5)
     assert np.isfinite(up).all()
     assert np.isfinite(down).all()
+
+
+def test_zeros_after_an_anchor_are_zeros_that_need_it():
+    zeros = zeros_after(jnp.ones((2, 3), jnp.bfloat16), shape=(4, 5), dtype=jnp.float32)
+    assert (zeros.shape, zeros.dtype, bool(zeros.any())) == ((4, 5), jnp.float32, False)
+    assert jnp.isnan(zeros_after(jnp.full(3, jnp.nan), shape=(4, 5), dtype=jnp.bfloat16)).all()
+
+
+def test_buffers_that_a_block_loop_fills_do_not_exist_before_its_rows_do():
+    """Constants would: XLA fills those of all layers of a turn at once. What no block reaches shows what is filled."""
+    products, last = BlockProducts(jnp.asarray(SIZES), SPARE), SIZES.sum() + 1
+    rows_RD, rows_RF, weights = operands(SIZES.sum() + SPARE)
+    rows_RD[0, 0] = rows_RF[0, 0] = np.nan
+    assert np.isnan(products.up(rows_RD, weights)[last:]).all()
+    assert np.isnan(products.down(rows_RF, weights)[last:]).all()
+    assert np.isnan(products.outer(rows_RD, rows_RF, dtype=jnp.float32)[:, SIZES == 0]).all()
 
 
 def test_even_products_are_block_products_of_even_sizes():
