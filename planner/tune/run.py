@@ -87,7 +87,8 @@ class _Study:
         front = {trial.number for trial in self.study.best_trials}
         trials = self.study.get_trials(deepcopy=False)
         kept = (trial for trial in trials if "history" in trial.user_attrs)
-        return [trial.user_attrs["history"] | {"pareto": trial.number in front} for trial in kept]
+        told = [trial.user_attrs["history"] | {"pareto": trial.number in front} for trial in kept]
+        return [one | {"number": number} for number, one in enumerate(told)]  # two searches at once count from the same number
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,18 @@ def test_ctrl_c_keeps_what_was_found_before_it(bench, tmp_path):
     assert [one["number"] for one in rest.history] == list(range(14))
 
 
+def test_trials_of_two_runs_at_once_are_numbered_through(bench, tmp_path):
+    start, done = price(REQUEST, START), []
+
+    def beside(tried):
+        if not done:
+            done.append(tune(bench, [start], Budget(trials=4), stage="modelled", url=url(tmp_path)))
+
+    tuned = tune(bench, [start], Budget(trials=4), stage="modelled", url=url(tmp_path), watch=beside)
+    assert len(tuned.history) > 4
+    assert [one["number"] for one in tuned.history] == list(range(len(tuned.history)))
+
+
 def test_tokens_a_device_are_tuned_where_they_are_asked_for(bench, tmp_path):
     """64 devices take a shorter step than 32, and more device-seconds: the trials that count are those of the 32."""
     request = REQUEST.model_copy(update={"objective": "tokens_per_s_per_device", "devices": None})
