@@ -210,11 +210,12 @@ class LayerBackward:
         """What a loop whose turn has other layers too holds of this one: its whole gradients, ``r P_layer / t``.
 
         They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32. On TPU
-        nothing is late, but copies of all inputs of a turn's layers are made at its beginning: ``a ts D`` (read off turns of
-        two and of three layers compiled for v5p).
+        nothing is late, but what all layers of a turn begin with is copied at its beginning, inputs and weights' shards:
+        ``a ts D + g P_layer / (f c e t)`` (read off turns of two layers, with and without experts, and of three on v5p).
         """
         if self.layout.setting.hardware.kind == "tpu":
-            return self.stream / self.layout.tensor
+            shards = self.layout.setting.model.layer_matrix_parameters / self.layout.state_shards
+            return self.stream / self.layout.tensor + self.layout.gather_bytes * shards
         weights = self.layout.held_bytes if self.layout.setting.hardware.kind == "cpu" else 0.0
         return (self.layout.reduce_bytes + weights) * self._matrices * self._sharded
 

@@ -185,7 +185,7 @@ class StepMemory:
         }
 
     def _loops(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, Floats]:
-        """A layer in its turn of the loop on TPU; ``waiting`` are the inputs of the turn's other layers."""
+        """A layer in its turn of the loop on TPU; ``waiting`` is what the turn's other layers begin with."""
         return {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,

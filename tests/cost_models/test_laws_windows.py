@@ -144,6 +144,19 @@ def test_layers_in_turn_cost_the_mean_of_both_kinds():
     assert priced[0].total_bytes[0] == pytest.approx(max(one.total_bytes[0] for one in priced[1:]) + waiting, rel=1e-6)
 
 
+def test_a_turn_on_tpu_begins_with_inputs_and_shards_of_all_its_layers():
+    chip = hardware("tpu-v5p-8")
+    spec = model("llama3-8b").model_copy(update={"layers": 6, "sliding_window": 1024})
+    totals = []
+    for changes in ({"sliding_window": None}, {"window_pattern": WindowPattern(windowed=2, full=1)}):
+        setting = Setting(spec.model_copy(update=changes), chip, Workload(seq_len=32768, global_batch=4), chip.usable_bytes)
+        strategy = Strategy(mesh=Mesh(context=4), backend="ici")
+        totals.append(estimate(setting, StrategyTable.from_strategies([strategy])).total_bytes[0])
+    # of the turn's two others each: 4 x 8192 tokens of 4096 features, and a quarter of the matrices, in bf16
+    waiting = 2 * 2 * (4 * 8192 * 4096 + spec.layer_matrix_parameters / 4)
+    assert totals[1] - totals[0] == pytest.approx(waiting, rel=1e-9)
+
+
 def test_gemma_and_gpt_oss_are_priced():
     for name, mesh in (("gemma-2-9b", Mesh(context=8)), ("gpt-oss-20b", Mesh(context=4, expert=4))):
         setting = Setting(model(name), RACK, Workload(seq_len=SEQ, global_batch=16), RACK.usable_bytes)
