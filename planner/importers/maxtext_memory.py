@@ -28,7 +28,24 @@ class Beyond:
         priced, kept = (priced_bytes(*way) for way in ((job, STEP), (own, program)))
         tile = max(1, job.local_tokens // int(self.values["num_vocab_tiling"]))
         tiled = _with_logits(own, tile, program=program)
-        return [*self._remat(job, kept - priced), *self._loss(job, tile=tile, extra=tiled - kept), *self._state(job)]
+        found = [*self._remat(job, kept - priced), *self._scores(job)]
+        return [*found, *self._loss(job, tile=tile, extra=tiled - kept), *self._state(job)]
+
+    def _scores(self, job: Job) -> list[Difference]:
+        """Plain attention has a layer's weights and their cotangent in memory, of each query with every key of its sequence."""
+        if self.values["attention"] != "dot_product":
+            return []
+        size = 4 if self.values.get("float32_logits") else 2
+        weights = job.local_tokens * job.workload.seq_len * job.model.heads / job.strategy.mesh.tensor
+        return [
+            Difference(
+                name="attention",
+                plan="a fused kernel",
+                trainer=f"{job.workload.seq_len} weights a query and head in memory, and their cotangent",
+                why="attention: dot_product is plain products and a softmax; their time is not counted",
+                extra_bytes=round(2 * size * weights),
+            )
+        ]
 
     def _remat(self, job: Job, extra: int) -> list[Difference]:
         if extra == 0:

@@ -121,3 +121,13 @@ def test_a_tile_that_is_no_divisor_of_a_sequence_is_priced_as_the_next(beyond):
 def test_state_that_is_not_twelve_bytes_a_parameter(beyond, keys, less):
     found, job = beyond("tpu-v6e-32", max_target_length=8192, per_device_batch_size=1, **keys)
     assert found.get("state", 0) == round(-less * job.state_elements)
+
+
+@pytest.mark.parametrize(("more", "size"), [({}, 2), ({"float32_logits": True}, 4)])
+def test_plain_attention_has_its_weights_in_memory(beyond, more, size):
+    """``attention: dot_product``: what flash attention was made for; a fused kernel was priced in its place."""
+    keys = {"max_target_length": 32768, "per_device_batch_size": 1, "num_vocab_tiling": 4, "attention": "dot_product"}
+    found, _ = beyond("tpu-v5p-8", **keys, **more)
+    # 32 heads x 32768 queries x 32768 keys, once as weights and once as their cotangent
+    assert found == {"attention": 2 * size * 32 * 32768**2}
+    assert beyond("tpu-v5p-8", **keys | {"attention": "flash"})[0] == {}
