@@ -12,6 +12,7 @@ from lcplan.textfile import parse_yaml, read_text, read_yaml
 
 _WORD = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
 """A key and its value on a command line; the shell's own variables are in capitals."""
+_CONTINUED = re.compile(r"\\\r?\n")
 _FORMS = "it must be a YAML mapping of keys to values, or a command with key=value words"
 _BASE = re.compile(r"\S*?([\w.-]+\.ya?ml)$")
 
@@ -38,7 +39,7 @@ def said(file: Path) -> tuple[dict[str, Any], list[str]]:
 def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
     """The words of a script or a command line. What the shell would fill in is not known here."""
     try:
-        words = shlex.split(text, comments=True)
+        words = shlex.split(_CONTINUED.sub("", text), comments=True)
     except ValueError as error:
         raise BadInputError(f"{file}: not a command line: {error}") from None
     found: dict[str, Any] = {}

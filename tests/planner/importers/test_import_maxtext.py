@@ -238,7 +238,8 @@ export OUTPUT_PATH="gs://bucket"   # yours
 export LIBTPU_INIT_ARGS="--xla_tpu_scoped_vmem_limit_kib=81920 --xla_enable_async_all_gather=true"
 python3 -m maxtext.trainers.pre_train.$EXECUTABLE "${CONFIGS:-$PWD}"/base.yml model_name=llama3-8b\\
   per_device_batch_size=0.25 remat_policy='full' ici_fsdp_parallelism=-1 ici_context_parallelism=4\\
-  max_target_length=65536 base_output_directory=$OUTPUT_PATH packing=False attention='flash' quantization=""
+  max_target_length=65536 base_output_directory=$OUTPUT_PATH\\
+  packing=False attention='flash' quantization=""
 """
 
 
