@@ -10,13 +10,14 @@ import numpy as np
 from cost_models.estimate import EstimateTable, estimate
 from cost_models.layout import Floats
 from cost_models.memory import PHASES
-from cost_models.network import call_cost, span_of
+from cost_models.network import call_cost
 from cost_models.rates import rates_for
 from cost_models.sampling.estimate import RolloutEstimate, estimate_rollout
 from cost_models.sampling.memory import ROLLOUT_PHASES
 from cost_models.sampling.rollout import Rollout
 from cost_models.sampling.table import RolloutTable
 from cost_models.setting import Setting
+from cost_models.span import span_of
 from lcplan.rollout import RlWorkload
 from lcplan.strategy import Strategy
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from cost_models.kernels import gemm_seconds
 from cost_models.layout import Floats
-from cost_models.network import call_cost, span_of
+from cost_models.network import call_cost
 from cost_models.rates import Rates
 from cost_models.sampling.rollout import Rollout
+from cost_models.span import span_of
 from cost_models.step_work import StepWork
 from lcplan.collective import Op
 from lcplan.strategy import AxisName

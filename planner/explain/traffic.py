@@ -8,9 +8,10 @@ import numpy as np
 
 from cost_models.collectives import assigned_backend, axis_label, terms_of
 from cost_models.layout import Layout
-from cost_models.network import Network, Span
+from cost_models.network import Network
 from cost_models.rates import rates_of
 from cost_models.setting import Setting
+from cost_models.span import Span
 from cost_models.step_time import EXPERT_ROWS, WEIGHTS
 from cost_models.table import StrategyTable
 from cost_models.term import Term

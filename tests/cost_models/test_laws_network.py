@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from cost_models.collectives import Term
 from cost_models.layout import Layout
-from cost_models.network import Network, moved_share, span_of, torus_links
+from cost_models.network import Network, moved_share
 from cost_models.rates import CollectiveRate, Rates, rates_of
 from cost_models.setting import Setting
+from cost_models.span import span_of, torus_links
 from cost_models.table import StrategyTable
 from lcplan.catalog import hardware
 from lcplan.strategy import AXIS_ORDERS, Mesh, Strategy
