@@ -17,6 +17,20 @@ from planner.screen import broken_rules
 from planner.space import Knobs, mesh_options
 
 _STRATEGY_KNOBS = tuple(name for name in KNOB_FILTERS if name in Strategy.model_fields)
+_PLAIN_KNOBS = (
+    "bidirectional",
+    "backend",
+    "gather_dtype",
+    "reduce_dtype",
+    "moments_dtype",
+    "sharding_mode",
+    "scheduler",
+    "moe_dispatch",
+    "moe_room_percent",
+    "attention_block",
+    "offload_percent",
+)
+"""Those whose values are the same on any mesh."""
 
 
 class BrokenRulesError(BadInputError):
@@ -74,21 +88,11 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
             "mesh": mesh,
             "scheme": scheme,
             "ulysses": (filters.ulysses or (sizes[-1] if sizes else 1,))[0],
-            "bidirectional": knobs.bidirectional[0],
             "remat": (filters.remat or ("full",))[0],
-            "backend": knobs.backend[0],
             "microbatches": options.microbatches[-1],
             "loss_chunk_tokens": options.loss_chunk_tokens[-1],
             "collective_matmul": options.collective_matmul[0],
-            "gather_dtype": knobs.gather_dtype[0],
-            "reduce_dtype": knobs.reduce_dtype[0],
-            "moments_dtype": knobs.moments_dtype[0],
-            "sharding_mode": knobs.sharding_mode[0],
-            "scheduler": knobs.scheduler[0],
-            "moe_dispatch": knobs.moe_dispatch[0],
-            "moe_room_percent": knobs.moe_room_percent[0],
-            "attention_block": knobs.attention_block[0],
-            "offload_percent": knobs.offload_percent[0],
+            **{name: getattr(knobs, name)[0] for name in _PLAIN_KNOBS},
         }
     )
     broken = broken_rules(setting_of(request), strategy)
