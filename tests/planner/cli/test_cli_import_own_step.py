@@ -216,3 +216,4 @@ def test_a_mixture_of_experts_is_priced_as_the_step_and_by_hand(answered, seq, m
     run = ("--model", "qwen3-30b-a3b", "--seq", seq, "--global-batch", "8", "--loss-chunk-tokens", "1024")
     _, found = answered("accelerate", text, *run, "--hw", "dgx-h200", "--format", "json")
     assert 0.9 * measured_gib < found["memory_bytes"] / GIB < measured_gib
+    assert any("lcplan's own step" in note for note in found["notes"])
