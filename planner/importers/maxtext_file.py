@@ -26,12 +26,12 @@ def said(file: Path) -> tuple[dict[str, Any], list[str]]:
         Neither a YAML mapping nor a command with ``key=value`` words.
     """
     if file.suffix in (".yml", ".yaml", ".json"):
-        return _merged(file, [])
+        return _merged(file)
     text = read_text(file)
     if _WORD.search(text):
         return _command(text, file)
     try:
-        return _merged(file, [])
+        return _merged(file)
     except BadInputError:
         raise BadInputError(f"{file}: not a MaxText configuration; {_FORMS}") from None
 
@@ -57,16 +57,18 @@ def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
     return found, notes
 
 
-def _merged(file: Path, notes: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The file over the files that its ``base_config`` names, as far as they lie beside it."""
+def _merged(file: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], list[str]]:
+    """The file over those that its ``base_config`` names, as far as they lie beside it; ``above`` are those that named it."""
     data = read_yaml(file)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInputError(f"{file}: not a MaxText configuration; {_FORMS}")
-    base = data.get("base_config")
+    base, chain = data.get("base_config"), (*above, file.resolve())
     if base in (None, "base.yml"):
-        return data, notes
+        return data, []
     beside = file.parent / str(base)
-    if beside == file or not beside.is_file():
-        return data, [*notes, f"base_config {base} is not beside {file}: its keys were not read"]
-    under, notes = _merged(beside, notes)
+    if not beside.is_file():
+        return data, [f"base_config {base} is not beside {file}: its keys were not read"]
+    if beside.resolve() in chain:
+        raise BadInputError(f"{file}: base_config {base} leads round to a file that leads here; leave it out")
+    under, notes = _merged(beside, chain)
     return {**under, **data}, notes

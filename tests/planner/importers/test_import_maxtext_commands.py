@@ -65,3 +65,10 @@ def test_what_is_not_said_is_base_ymls(tmp_path):
     assert "not said, so base.yml's: head_dim=128, vocab_size=32000" in imported.notes
     assert imported.defaults["seq"] == (2048, "max_target_length: 2048")
     assert imported.options["global_batch"] == 192 * 7
+
+
+def test_bases_that_lead_round_are_told(tmp_path):
+    (tmp_path / "a.yml").write_text("base_config: b.yml\n")
+    (tmp_path / "b.yml").write_text("base_config: ./a.yml\n")
+    with pytest.raises(BadInputError, match=r"b\.yml: base_config \./a\.yml leads round"):
+        read(str(tmp_path / "a.yml"), 8)
