@@ -11,7 +11,7 @@ from lcplan.errors import BadInputError
 from lcplan.suggest import hint
 from planner.importers.interface import whole
 from planner.importers.offload import STATE_BYTES, in_host_memory
-from planner.importers.zero import STAGES, Zero
+from planner.importers.zero import Zero, stage_of
 from planner.trainers import Difference, Job
 from planner.trainers.programs import TRANSFORMERS
 
@@ -150,8 +150,6 @@ def _zero(data: Mapping[str, Any], *, file: str) -> Zero:
             f"{file}: deepspeed_config_file {section['deepspeed_config_file']!r:.80} has the rest; give that file with "
             "--from-deepspeed and --devices"
         )
-    stage = section.get("zero_stage", 2)
-    if isinstance(stage, bool | dict | list) or stage not in STAGES:
-        raise BadInputError(f"{file}: deepspeed_config.zero_stage {stage!r:.60} is none of 0, 1, 2, 3")
+    stage = stage_of(section.get("zero_stage", 2), "deepspeed_config.zero_stage", file=file)
     offloaded = {name: str(section.get(f"{name}_device", "none")) for name in ("offload_optimizer", "offload_param")}
     return Zero(stage, {"stage": stage}, offloaded=offloaded)

@@ -7,7 +7,7 @@ from typing import Any
 from lcplan.errors import BadInputError
 from lcplan.textfile import read_json
 from planner.importers.interface import Imported, mesh_text, whole
-from planner.importers.zero import STAGES, Zero
+from planner.importers.zero import Zero, stage_of
 from planner.trainers.known_keys import known_keys, unknown_keys
 
 OFFLOADS = ("offload_optimizer", "offload_param")
@@ -100,9 +100,7 @@ def _workload(batch: dict[str, int], *, ranks: int, file: str) -> dict[str, Any]
 
 
 def _zero(zero: dict[str, Any], *, file: str) -> Zero:
-    stage = zero.get("stage", 0)
-    if isinstance(stage, bool | dict | list) or stage not in STAGES:
-        raise BadInputError(f"{file}: zero_optimization.stage {stage!r:.60} is none of 0, 1, 2, 3")
+    stage = stage_of(zero.get("stage", 0), "zero_optimization.stage", file=file)
     return Zero(stage, zero, offloaded={name: _device(zero, name) for name in OFFLOADS})
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.program import Program
+from lcplan.errors import BadInputError
 from planner.importers.offload import in_host_memory
 from planner.trainers import Difference, Job
 from planner.trainers.programs import TRANSFORMERS
@@ -18,6 +19,19 @@ MOST_BUCKET_BYTES = 1e12
 """Above any device's memory."""
 OVERLAP = 4.5
 """Buckets of each kind that are alive where communication overlaps (``cost_models.program.DEEPSPEED_BUCKET_BYTES``)."""
+
+
+def stage_of(value: Any, name: str, *, file: str) -> int:
+    """A stage, as the key ``name`` says it.
+
+    Raises
+    ------
+    BadInputError
+        There is no such stage.
+    """
+    if isinstance(value, bool | dict | list) or value not in STAGES:
+        raise BadInputError(f"{file}: {name} {value!r:.60} is none of 0, 1, 2, 3")
+    return int(value)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,6 @@ MESHES = 4
 WORTH_COMPILING = 1.15
 """A trial whose modelled step is longer than this many times the best one's model is not compiled: the laws are not off by more
 between strategies of one mesh (docs/accuracy.md)."""
-
-
 STALE = 100
 """Suggestions in a row that were all tried before: the space has no more, or none that the sampler would look at."""
 Objectives = list[float] | None
