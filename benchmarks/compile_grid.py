@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 from lcplan.catalog import hardware, model
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.measure.compile import compile_jobs
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import probe
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.toolchain import probe
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
 
 ROWS = Path(__file__).parents[1] / "tests" / "cost_models" / "data" / "compiled_steps.json"
 POINTS = Path(__file__).with_name("compile_grid.json")

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from lcplan import catalog
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.analyse import analyse
-from planner.candidate import Candidate
-from planner.filters import Filters, parse_mesh
-from planner.request import SearchRequest, make_request
-from planner.single import price
-from planner.validate.score import rank_correlation
+from planner.candidates.candidate import Candidate
+from planner.request.filters import Filters, parse_mesh
+from planner.request.request import SearchRequest, make_request
+from planner.space.analysis import analyse
+from planner.space.one_strategy import price
+from planner.validate.scoring.score import rank_correlation
 
 DATA = Path(__file__).parent / "data" / "regret.json"
 CHOICES = (1, 3, 5, 10)
@@ -135,7 +135,7 @@ def collect(path: Path, cache: Path, *, compile_only: bool, quick: bool) -> None
 def _keep(path: Path, known: dict[str, Any]) -> None:
     import jax
 
-    from planner.measure.host import host_name
+    from planner.measure.targets.host import host_name
 
     facts = {"jax": jax.__version__, "host": host_name(), "model": request().model.name}
     rows = ",\n".join(json.dumps(row) for row in known["rows"])
@@ -148,7 +148,7 @@ def _keep(path: Path, known: dict[str, Any]) -> None:
 def _timed(todo: list[Strategy], *, quick: bool) -> Iterator[dict[str, Any]]:
     import jax
 
-    from planner.measure.time_full import SAMPLING, Sampling, time_step
+    from planner.measure.timing.time_full import SAMPLING, Sampling, time_step
 
     sampling = Sampling(least=1, most=1) if quick else SAMPLING
     for strategy in todo:
@@ -171,8 +171,8 @@ def _timed(todo: list[Strategy], *, quick: bool) -> Iterator[dict[str, Any]]:
 def _step(strategy: Strategy) -> Any:
     import jax
 
-    from strategies.mesh import build_mesh
-    from strategies.step import StepSpec, build_step
+    from strategies.parallel.mesh import build_mesh
+    from strategies.train.step import StepSpec, build_step
 
     asked = request()
     spec = StepSpec(model=asked.model, workload=asked.workload, strategy=strategy, kernel="blockwise")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from cost_models.estimate import estimate
-from cost_models.setting import Setting
-from cost_models.table import CODES, SIZES, StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import CODES, SIZES, StrategyTable
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
 
 ROWS = 200_000
 BAR_ROWS_PER_S = 1_000_000

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.flops import full_attention_flop, hardware_flop, model_flop
-from cost_models.kept import host_bytes
-from cost_models.layout import Bools, Floats, Layout
-from cost_models.memory import PHASES, StepMemory
-from cost_models.network import Network
-from cost_models.plain_memory import PlainMemory
-from cost_models.rates import rates_for
-from cost_models.setting import Setting
-from cost_models.step_time import StepTime
-from cost_models.table import StrategyTable
-from cost_models.torch_memory import RESERVED_OF_ALLOCATED, TorchMemory
+from cost_models.collectives.network import Network
+from cost_models.compute.flops import full_attention_flop, hardware_flop, model_flop
+from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.parts import PHASES, StepMemory
+from cost_models.memory.plain_jax import PlainMemory
+from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
+from cost_models.memory.saved_tensors import host_bytes
+from cost_models.rates.published import rates_for
+from cost_models.time.step import StepTime
 from lcplan.strategy import AxisName
 
 CHUNK_ROWS = 8192
@@ -32,7 +32,7 @@ class EstimateTable:
 
     ``memory_bytes`` and ``time_s`` are by part (``MEMORY_PARTS``, ``TIME_PARTS``) and add up to ``total_bytes`` and
     ``step_s``; ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
-    ``cost_models.memory.PHASES``.
+    ``cost_models.memory.parts.PHASES``.
     """
 
     memory_bytes: dict[str, Floats]
@@ -183,7 +183,7 @@ def pool_slack_bytes(layout: Layout, total_bytes: Floats) -> Floats:
 
     Notes
     -----
-    Source: ``cost_models.torch_memory.RESERVED_OF_ALLOCATED``.
+    Source: ``cost_models.memory.pytorch.RESERVED_OF_ALLOCATED``.
     """
     share = RESERVED_OF_ALLOCATED - 1.0 if layout.setting.program.runtime == "torch" else 0.0
     return share * total_bytes
@@ -204,7 +204,7 @@ def memory_law(layout: Layout) -> StepMemory | TorchMemory:
 
     Notes
     -----
-    Source: cost_models.memory, cost_models.plain_memory and cost_models.torch_memory.
+    Source: cost_models.memory.parts, cost_models.memory.plain_jax and cost_models.memory.pytorch.
     """
     program = layout.setting.program
     if program.runtime == "torch":

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from lcplan.errors import BadInputError, LcplanError
-    from lcplan.hardware import HardwareSpec
-    from lcplan.model import ModelSpec
-    from lcplan.plan import Plan
+    from lcplan.evidence.plan import Plan
+    from lcplan.formats.errors import BadInputError, LcplanError
+    from lcplan.spec.hardware import HardwareSpec
+    from lcplan.spec.model import ModelSpec
+    from lcplan.spec.workload import Workload
     from lcplan.strategy import Mesh, Strategy
-    from lcplan.workload import Workload
 
 _HOME = {
-    "BadInputError": "lcplan.errors",
-    "HardwareSpec": "lcplan.hardware",
-    "LcplanError": "lcplan.errors",
+    "BadInputError": "lcplan.formats.errors",
+    "HardwareSpec": "lcplan.spec.hardware",
+    "LcplanError": "lcplan.formats.errors",
     "Mesh": "lcplan.strategy",
-    "ModelSpec": "lcplan.model",
-    "Plan": "lcplan.plan",
+    "ModelSpec": "lcplan.spec.model",
+    "Plan": "lcplan.evidence.plan",
     "Strategy": "lcplan.strategy",
-    "Workload": "lcplan.workload",
+    "Workload": "lcplan.spec.workload",
 }
 
 __all__ = [

@@ -11,27 +11,28 @@ from typing import Annotated, Any, TypedDict, Unpack
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from lcplan import catalog
-from lcplan.errors import BadInputError
-from lcplan.frozen import Frozen
-from lcplan.hardware import HardwareSpec
-from lcplan.model import ModelSpec
-from lcplan.rollout import WorkloadKind
-from lcplan.suggest import hint
-from lcplan.units import parse_bytes, parse_tokens
-from planner.bench import Bench
-from planner.candidate import Candidate
-from planner.emit import make_plan
-from planner.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain, probe
-from planner.offer import offer
-from planner.request import Objective, SearchRequest, Stage, make_request
-from planner.result import SCHEMA_VERSION, SearchResult, request_json
-from planner.rollout.options import WorkloadOptions, check_workload, workload_of
-from planner.run_folder import RunFolder
-from planner.single import price, resolve_strategy
-from planner.stages import Effort
-from planner.stages import search as run_stages
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen
+from lcplan.formats.suggest import hint
+from lcplan.formats.units import parse_bytes, parse_tokens
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import WorkloadKind
+from planner.candidates.candidate import Candidate
+from planner.measure.targets.toolchain import Toolchain, probe
+from planner.measure.workers.pool import PoolLimits
+from planner.request.document import SCHEMA_VERSION, request_json
+from planner.request.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
+from planner.request.request import Objective, SearchRequest, Stage, make_request
+from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
+from planner.run.make_plan import make_plan
+from planner.run.measuring import Bench
+from planner.run.result import SearchResult
+from planner.run.run_folder import RunFolder
+from planner.run.stages import Effort
+from planner.run.stages import search as run_stages
+from planner.run.toolchain_offer import offer
+from planner.space.one_strategy import price, resolve_strategy
 from planner.what_if.question import what_if
 from planner.what_if.result import Question, WhatIf
 from planner.what_if.vary import parse_vary

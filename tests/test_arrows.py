@@ -44,8 +44,8 @@ def label(path):
 
 def test_there_is_something_to_check():
     assert all(files(package) for package in PACKAGES)
-    assert "pydantic" in imported(ROOT / "lcplan" / "frozen.py")
-    assert "lcplan" in imported(ROOT / "lcplan" / "userspec.py")
+    assert "pydantic" in imported(ROOT / "lcplan" / "formats" / "frozen.py")
+    assert "lcplan" in imported(ROOT / "lcplan" / "catalog" / "user_specs.py")
 
 
 @pytest.mark.parametrize("path", files("lcplan"), ids=label)
@@ -80,7 +80,7 @@ def test_nouns_and_laws_neither_print_nor_exit(path):
     [
         "import lcplan; lcplan.Plan, lcplan.ModelSpec, lcplan.HardwareSpec",
         "from lcplan.catalog import hardware, model; hardware('gb200-nvl72x2'), model('llama3-8b'), hardware('tpu-v5p-64')",
-        "import lcplan.hf, lcplan.userspec",
+        "import lcplan.hf, lcplan.catalog.user_specs",
     ],
 )
 def test_a_fresh_python_has_loaded_nothing_heavy(code):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lcplan import catalog
-from lcplan.hardware import HardwareSpec
+from lcplan.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True)

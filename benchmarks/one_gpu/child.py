@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from planner.measure.noise import last_words
+from planner.measure.workers.stderr_lines import last_words
 
 CUDA = "/usr/local/cuda/bin"
 """Where CUDA's own installer puts its compilers."""

@@ -18,17 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Scheme, Strategy
-from lcplan.workload import Workload
 from one_gpu.card import Card
+from strategies.inputs.step_spec import KernelName, StepSpec
 from strategies.kernels import chunk_kernel, default_kernel
 from strategies.kernels.interface import Attended, ChunkKernel, Gradients, Mask, Segments
-from strategies.mesh import CONTEXT
+from strategies.parallel.mesh import CONTEXT
 from strategies.schemes import attend_with
 from strategies.schemes.documents import gathered
 from strategies.schemes.layout import token_order
-from strategies.spec import KernelName, StepSpec
 
 NAMES = ("o", "dq", "dk", "dv")
 MOST_OF_ROUNDING = 2.0

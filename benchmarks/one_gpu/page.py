@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lcplan.units import format_bytes, format_seconds
+from lcplan.formats.units import format_bytes, format_seconds
 from one_gpu.kept import Kept
 
 Row = dict[str, Any]

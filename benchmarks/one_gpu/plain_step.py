@@ -20,8 +20,8 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from lcplan import catalog
-from lcplan.model import ModelSpec
-from planner.measure.target import gpu_target_config
+from lcplan.spec.model import ModelSpec
+from planner.measure.targets.target import gpu_target_config
 
 LOSS_CHUNKS = 8
 ROPE_BASE = 500000.0

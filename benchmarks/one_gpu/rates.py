@@ -9,7 +9,7 @@ from typing import Any
 from one_gpu.card import Card
 from planner.calibrate.overlay import overlay
 from planner.calibrate.run import calibrate
-from planner.measure.toolchain import probe
+from planner.measure.targets.toolchain import probe
 
 ONLY = ("gemm", "attention", "copy", "host")
 """One device has no collectives to measure; tiny shapes leave them out too."""

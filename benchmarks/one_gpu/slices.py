@@ -15,20 +15,20 @@ from itertools import islice
 from typing import Any
 
 from lcplan import catalog
-from lcplan.units import format_tokens
-from lcplan.workload import Workload
+from lcplan.formats.units import format_tokens
+from lcplan.spec.workload import Workload
 from one_gpu.card import Card
-from planner.analyse import analyse
-from planner.bench import Bench
-from planner.candidate import Candidate
-from planner.filters import Filters, parse_mesh
-from planner.measure.compile import kernel_for
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.target import Target, target_for
-from planner.measure.time_slice import DEPTHS
-from planner.measure.toolchain import probe
-from planner.request import SearchRequest, make_request
+from planner.candidates.candidate import Candidate
+from planner.measure.jobs import kernel_for
+from planner.measure.targets.target import Target, target_for
+from planner.measure.targets.toolchain import probe
+from planner.measure.timing.time_slice import DEPTHS
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
+from planner.request.filters import Filters, parse_mesh
+from planner.request.request import SearchRequest, make_request
+from planner.run.measuring import Bench
+from planner.space.analysis import analyse
 
 LENGTHS = (65536, 131072)
 TINY_LENGTHS = (512,)
@@ -90,7 +90,7 @@ def run(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
 
 def whole(wanted: Sequence[str], card: Card) -> Iterator[dict[str, Any]]:
     """A row for each strategy's slice with all of its layers on the card: what two depths are drawn out to."""
-    from planner.measure.time_full import Sampling, time_step
+    from planner.measure.timing.time_full import Sampling, time_step
 
     for name in wanted:
         asked, candidate = candidates(card)[name]
@@ -119,8 +119,8 @@ def _target(asked: SearchRequest, candidate: Candidate) -> Target:
 
 
 def _slice(asked: SearchRequest, candidate: Candidate, *, layers: int) -> Any:
-    from strategies.slice import build_slice
-    from strategies.spec import StepSpec
+    from strategies.inputs.step_spec import StepSpec
+    from strategies.train.rank_slice import build_slice
 
     job = CompileJob(model=asked.model, hardware=asked.hardware, workload=asked.workload, strategy=candidate.strategy)
     target = _target(asked, candidate)

@@ -12,18 +12,18 @@ from typing import Any, get_args
 
 import jax
 
-from lcplan.model import ModelSpec
-from lcplan.remat import REMAT_POLICIES, RematName
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
+from lcplan.strategy.remat import REMAT_POLICIES, RematName
 from one_gpu.card import Card
 from one_gpu.plain_step import PlainStep
-from planner.measure.time_full import Sampling, time_step
-from planner.validate.bundled import find_table
-from planner.validate.table import Row
+from planner.measure.timing.time_full import Sampling, time_step
+from planner.validate.sources.bundled import find_table
+from planner.validate.sources.table import Row
 from strategies.kernels import default_kernel
-from strategies.mesh import build_mesh
-from strategies.step import StepSpec, build_step
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import StepSpec, build_step
 
 TABLE = "h100-single-device"
 SAMPLING = Sampling(warmup=1, least=4, most=6, enough_s=4.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from lcplan.textfile import read_yaml
+from lcplan.formats.textfile import read_yaml
 
 Kind = Literal["models", "hardware"]
 _ROOT = Path(__file__).parent

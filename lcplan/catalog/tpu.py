@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lcplan.catalog import folder
-from lcplan.errors import BadInputError
-from lcplan.frozen import Frozen
-from lcplan.hardware import Allowance, DeviceSpec, HardwareSpec, Link
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen
+from lcplan.spec.hardware import Allowance, DeviceSpec, HardwareSpec, Link
 
 CUBE = 4
 """Chips along one edge of a cube, the unit that optical switches join."""

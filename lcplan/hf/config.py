@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.textfile import read_json
 from lcplan.hf.experts import read_experts, read_latent
 from lcplan.hf.families import FAMILIES, Family
 from lcplan.hf.keys import Keys
 from lcplan.hf.refusals import refusals, unknown_keys
 from lcplan.hf.rope import read_rope
 from lcplan.hf.windows import read_window
-from lcplan.model import ModelSpec, Rope
-from lcplan.suggest import hint
-from lcplan.textfile import read_json
+from lcplan.spec.model import ModelSpec, Rope
 
 LARGEST_SIZE = 10**8
 LARGEST_HEADS = 65536

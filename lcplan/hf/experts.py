@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lcplan.experts import Experts, LatentAttention
 from lcplan.hf.keys import Keys
+from lcplan.spec.experts import Experts, LatentAttention
 
 LARGEST_EXPERTS = 65536
 LARGEST_SIZE = 10**8

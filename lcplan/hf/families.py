@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lcplan.model import Family as SpecFamily
+from lcplan.spec.model import Family as SpecFamily
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lcplan.hf.families import Family
 from lcplan.hf.keys import Keys
-from lcplan.model import Rope
+from lcplan.spec.model import Rope
 
 _KNOWN = {
     "type",

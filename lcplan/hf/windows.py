@@ -6,7 +6,7 @@ from typing import Any
 
 from lcplan.hf.families import Family
 from lcplan.hf.keys import Keys
-from lcplan.windows import WindowPattern
+from lcplan.spec.windows import WindowPattern
 
 LARGEST_WINDOW = 2**40
 FIRST_FULL = 28

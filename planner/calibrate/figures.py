@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.kernels import BACKWARD_ATTENTION_OF_FORWARD, head_dim_ratio
-from cost_models.network import moved_share
-from lcplan.hardware import Figure, HardwareSpec
+from cost_models.collectives.network import moved_share
+from cost_models.compute.kernels import BACKWARD_ATTENTION_OF_FORWARD, head_dim_ratio
+from lcplan.spec.hardware import Figure, HardwareSpec
 from planner.calibrate.fit import Timing, non_negative_fit
 from planner.calibrate.sizes import OPS, Probe
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import BadInputError, StageFailedError
-from lcplan.hardware import Figure, HardwareSpec
-from lcplan.textfile import write_yaml
-from lcplan.userspec import hardware_from
+from lcplan.catalog.user_specs import hardware_from
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.textfile import write_yaml
+from lcplan.spec.hardware import Figure, HardwareSpec
 from planner.calibrate.figures import Findings
 
 

@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lcplan import catalog
-from lcplan.errors import BadInputError, StageFailedError
-from lcplan.hardware import HardwareSpec
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.spec.hardware import HardwareSpec
 from planner.calibrate.figures import Findings, Measured, findings
 from planner.calibrate.fit import Timing
 from planner.calibrate.sizes import Probe, probes_of
-from planner.measure.at_hand import gpu_names, is_same
-from planner.measure.compile import worker_command
-from planner.measure.job import Program
-from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
-from planner.measure.process import Launch
-from planner.measure.toolchain import Toolchain
+from planner.measure.jobs import worker_command
+from planner.measure.targets.at_hand import gpu_names, is_same
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import Program
+from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
+from planner.measure.workers.process import Launch
 
 PROBE_S = 120.0
 """A probe takes a second or two; one that hangs is ended, and its figure is missing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lcplan.hardware import HardwareSpec
+from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import HOST_ATTENTION_BLOCK
 
 Probe = dict[str, Any]

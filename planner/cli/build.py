@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
-from planner.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
-from planner.request import SearchRequest, make_request
-from planner.rollout.options import WorkloadOptions, check_workload, workload_of
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from planner.request.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
+from planner.request.request import SearchRequest, make_request
+from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     """
     from lcplan import catalog
     from planner.trainers import trainer
-    from planner.trainers.restrict import restrict
+    from planner.trainers.common.restrict import restrict
 
     problems: list[str] = []
     _collect(problems, lambda: check_workload(options))

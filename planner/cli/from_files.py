@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from lcplan.errors import BadInputError
-from planner.importers.interface import Imported, Reader
+from lcplan.formats.errors import BadInputError
 from planner.trainers import trainer
+from planner.trainers.common.imported import Imported, Reader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,10 +71,10 @@ def _read(name: str, file: str, options: dict[str, Any]) -> Imported:
     """The file, for ``--devices``; a job on TPU slices takes all of them, and MaxText counts the slices itself."""
     devices, slices = options["devices"], 1
     if name != "maxtext":
-        reader: Reader = import_module(f"planner.importers.{name}").read
+        reader: Reader = import_module(f"planner.trainers.{name}.read").read
         return reader(file, devices)
     from lcplan import catalog
-    from planner.importers.maxtext import read
+    from planner.trainers.maxtext.read import read
 
     hardware = catalog.hardware(options["hw"]) if options["hw"] is not None else None
     if hardware is not None and hardware.kind == "tpu":

@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from lcplan import __version__
-from lcplan.errors import EXIT_BAD_INPUT, LcplanError
+from lcplan.formats.errors import EXIT_BAD_INPUT, LcplanError
 
 COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
         """The command; None where there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"planner.cli.{cmd_name}").command
+        command: click.Command = import_module(f"planner.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Refuse an unknown command with the nearest name."""
-        from lcplan.suggest import hint
+        from lcplan.formats.suggest import hint
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(f"no command {args[0]!r}{hint(args[0], tuple(COMMANDS))}")

@@ -7,9 +7,10 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from lcplan.errors import BadInputError
-from lcplan.remat import REMAT_POLICIES
-from lcplan.rollout import WorkloadKind
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.units import parse_bytes, parse_tokens
+from lcplan.spec.rollout_workloads import WorkloadKind
 from lcplan.strategy import (
     BACKENDS,
     COLLECTIVE_MATMULS,
@@ -23,8 +24,7 @@ from lcplan.strategy import (
     ParameterLayout,
     Switch,
 )
-from lcplan.suggest import hint
-from lcplan.units import parse_bytes, parse_tokens
+from lcplan.strategy.remat import REMAT_POLICIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 

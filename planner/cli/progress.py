@@ -8,9 +8,9 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lcplan.units import format_bytes, format_seconds
-from planner.candidate import Candidate
-from planner.tune.trial import TunedTrial
+from lcplan.formats.units import format_bytes, format_seconds
+from planner.candidates.candidate import Candidate
+from planner.run.tune.trial import TunedTrial
 
 _WORDS = {"modelled": "priced", "compiled": "compiling", "timed": "timing", "tuning": "tuning"}
 

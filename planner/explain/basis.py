@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.candidate import Candidate
+from planner.candidates.candidate import Candidate
 from planner.explain.traffic import Transfer
 
 RATES_OF_PART: dict[str, tuple[str, ...]] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from lcplan.formats.units import format_tokens
 from lcplan.strategy import Strategy
-from lcplan.units import format_tokens
-from planner.analyse import setting_of
-from planner.price import price_table, table_of
-from planner.request import SearchRequest
-from planner.screen import broken_rules
-from planner.what_if.ask import Ask
+from planner.candidates.pricing import price_table, table_of
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.space.analysis import setting_of
+from planner.space.reject import broken_rules
 from planner.what_if.vary import QUANTITIES, link_bandwidth
 
 DOUBLINGS = 6

@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lcplan.strategy import Strategy
-from planner.analyse import setting_of
-from planner.candidate import Candidate
-from planner.cost import Cost
+from planner.candidates.candidate import Candidate
+from planner.candidates.cost import Cost
 from planner.explain.basis import PartBasis, measured_share, part_bases
 from planner.explain.inventory import Line, inventory, trouble
 from planner.explain.shifts import Shift, shifts
 from planner.explain.traffic import Exposure, Transfer, exposures, transfers
 from planner.explain.why import Difference, Verdict, differences, verdict
-from planner.result import SCHEMA_VERSION, request_json
-from planner.run_read import Run
-from planner.single import price
+from planner.request.document import SCHEMA_VERSION, request_json
+from planner.run.run_read import Run
+from planner.space.analysis import setting_of
+from planner.space.one_strategy import price
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _candidate(run: Run, strategy: Strategy | None) -> Candidate:
     if strategy is None:
         found = run.winner or next(iter(run.shown), None)
         if found is None:
-            from lcplan.errors import BadInputError
+            from lcplan.formats.errors import BadInputError
 
             raise BadInputError(f"{run.path}: the run has no candidate to explain; name a strategy")
         return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from lcplan.collective import CollectiveUse
-from lcplan.units import format_bytes
-from planner.candidate import Candidate
+from lcplan.formats.units import format_bytes
+from lcplan.spec.collective import CollectiveUse
+from planner.candidates.candidate import Candidate
 from planner.explain.traffic import Transfer
 
 SMALL_BYTES = 2**16

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.strategy import Strategy
-from lcplan.units import format_bytes, format_tokens
-from planner.candidate import Candidate
-from planner.request import SearchRequest
-from planner.what_if.ask import Ask
+from planner.candidates.candidate import Candidate
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
 from planner.what_if.sweep import sweep
 from planner.what_if.vary import QUANTITIES, Value, Varied
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import assigned_backend, axis_label, terms_of
-from cost_models.layout import Layout
-from cost_models.network import Network
-from cost_models.rates import rates_of
-from cost_models.setting import Setting
-from cost_models.span import Span
-from cost_models.step_time import EXPERT_ROWS, WEIGHTS
-from cost_models.table import StrategyTable
-from cost_models.term import Term
-from planner.candidate import Candidate
+from cost_models.collectives.collective_term import Term
+from cost_models.collectives.group_span import Span
+from cost_models.collectives.network import Network
+from cost_models.collectives.step import assigned_backend, axis_label, terms_of
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_of
+from cost_models.time.step import EXPERT_ROWS, WEIGHTS
+from planner.candidates.candidate import Candidate
 
 COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_expert", "comm_data")
 """Time parts that are communication: what of it nothing hides."""

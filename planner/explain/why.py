@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import Strategy
-from lcplan.units import format_bytes, format_seconds
-from planner.analyse import setting_of
-from planner.candidate import Candidate, objective_value
+from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from planner.candidates.candidate import Candidate, objective_value
 from planner.explain.break_even import BreakEven, break_evens
-from planner.request import SearchRequest
-from planner.screen import broken_rules
-from planner.single import price
+from planner.request.request import SearchRequest
+from planner.space.analysis import setting_of
+from planner.space.one_strategy import price
+from planner.space.reject import broken_rules
 
 Reason = Literal["won", "failed", "rule", "memory", "time"]
 

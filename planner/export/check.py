@@ -11,12 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import StageFailedError
-from planner.export import accelerate, deepspeed, levanter, maxtext, megatron, own_step, torchtitan
-from planner.export.checkers.lcplan_checker import MARK
+from lcplan.formats.errors import StageFailedError
+from planner import trainers
 from planner.export.run import Export
-from planner.measure.process import clean_environment
+from planner.measure.workers.process import clean_environment
 from planner.trainers import Job
+from planner.trainers.accelerate import export as accelerate
+from planner.trainers.checking import lcplan_checker
+from planner.trainers.checking.lcplan_checker import MARK
+from planner.trainers.deepspeed import export as deepspeed
+from planner.trainers.jax import export as own_step
+from planner.trainers.levanter import export as levanter
+from planner.trainers.maxtext import export as maxtext
+from planner.trainers.megatron import export as megatron
+from planner.trainers.torchtitan import export as torchtitan
 
 TIMEOUT_S = 300.0
 FILES = {
@@ -28,7 +36,7 @@ FILES = {
     "levanter": levanter.FILE,
     "jax": own_step.FILE,
 }
-CHECKERS = Path(__file__).with_name("checkers")
+TRAINERS = Path(trainers.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def check_exports(exports: Sequence[tuple[Export, Path]], python: str | None = N
     """The same for many exports to one trainer, in one process that imports it once."""
     name = exports[0][0].translation.trainer.name
     command = python_of(name, python)
-    script = CHECKERS / f"check_{'own_step' if name == 'jax' else name}.py"
+    script = TRAINERS / name / "check.py"
     answers = run_checker(command, script, requests=[_request(export, folder) for export, folder in exports])
     if answers[0]["version"] == "not installed":
         raise StageFailedError(
@@ -103,7 +111,7 @@ def run_checker(python: str, script: Path, *, requests: Sequence[dict[str, Any]]
     """The answers of one checker process, one a request."""
     try:
         done = subprocess.run(
-            [python, str(script), json.dumps(requests)],
+            [python, lcplan_checker.__file__, str(script), json.dumps(requests)],
             env=clean_environment(tuple(requests[0].get("environment", {}).items())),
             capture_output=True,
             text=True,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cost_models.program import STEP, Program
-from lcplan.plan import Plan
+from cost_models.inputs.program import STEP, Program
+from lcplan.evidence.plan import Plan
 from lcplan.strategy import Strategy
-from planner.candidate import Candidate
-from planner.request import SearchRequest
-from planner.single import price
+from planner.candidates.candidate import Candidate
+from planner.request.request import SearchRequest
+from planner.space.one_strategy import price
 from planner.trainers import Difference, Job, Translation
-from planner.trainers.programs import priced_as
+from planner.trainers.common.programs import priced_as
 
 
 @dataclass(frozen=True)

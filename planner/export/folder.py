@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lcplan import __version__
-from lcplan.errors import BadInputError, StageFailedError
-from lcplan.textfile import read_json, write_text
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.textfile import read_json, write_text
 
 MANIFEST = "lcplan-export.json"
 """Names and hashes of the files that lcplan wrote into a folder."""

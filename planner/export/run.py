@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from lcplan.errors import BadInputError
-from lcplan.plan import Evidence, Plan
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.evidence.plan import Evidence, Plan
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
-from planner.export.interface import LAUNCH_FILE, Exporter, Launch, Written, launch_script
-from planner.screen import broken_rules
-from planner.trainers import Job, Trainer, Translation, trainer, translate
-from planner.trainers.common_rules import window_rule
-
-_MODULES = {"jax": "own_step"}
+from planner.space.reject import broken_rules
+from planner.trainers import Job, Trainer, Translation, trainer
+from planner.trainers.common.export_files import LAUNCH_FILE, Exporter, Launch, Written, launch_script
+from planner.trainers.common.rules import window_rule
+from planner.trainers.common.translate import translate
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     workload = plan.request.workload
     if not isinstance(workload, Workload):
         raise BadInputError(
-            f"{name}: a plan of --workload {workload.kind} is not exported; strategies.sampling.step builds its"
+            f"{name}: a plan of --workload {workload.kind} is not exported; strategies.rollout.step builds its"
             " program, and a plan of --workload train is what trainers take"
         )
     job = Job(plan.request.model, plan.request.hardware, workload, plan.strategy)
@@ -84,7 +83,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     refused = trainer_refusals(target, translation.job, plan=plan)
     if refused:
         raise BadInputError([f"{name}: {reason}" for reason in refused])
-    exporter: Exporter = import_module(f"planner.export.{_MODULES.get(name, name)}").export
+    exporter: Exporter = import_module(f"planner.trainers.{name}.export").export
     written: Written = exporter(translation, plan)
     script = launch_script(translation, written.launch)
     return Export(

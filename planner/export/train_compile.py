@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import BadInputError, StageFailedError
-from planner.export import maxtext
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export.check import python_of, topology_words
 from planner.export.run import Export
-from planner.measure.process import clean_environment
+from planner.measure.workers.process import clean_environment
+from planner.trainers.maxtext import export as maxtext
 
 TIMEOUT_S = 1800.0
 _FIELD = re.compile(r"(\w+)_size_in_bytes=(\d+)")

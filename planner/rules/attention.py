@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.setting import SPLASH_LANES, Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import SPLASH_LANES, Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import RING_SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule, code
 

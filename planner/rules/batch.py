@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, divisors_up_to
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.kept import host_bytes, host_is_full
-from cost_models.layout import Layout
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from lcplan.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.saved_tensors import host_bytes, host_is_full
+from lcplan.formats.units import format_bytes
 from lcplan.strategy import Strategy
-from lcplan.units import format_bytes
+from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from planner.rules.interface import Mask, Rule, code
 
 _OFFLOADING = tuple(code("remat", name) for name, policy in REMAT_POLICIES.items() if policy.offloaded)

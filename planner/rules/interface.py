@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.setting import Setting
-from cost_models.table import CODES, StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.strategy import Strategy
 
 Mask = NDArray[np.bool_]

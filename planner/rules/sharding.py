@@ -6,9 +6,9 @@ from math import gcd
 
 import numpy as np
 
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from lcplan.experts import LatentAttention
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.experts import LatentAttention
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
 

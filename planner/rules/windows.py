@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from lcplan.model import ModelSpec
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code
 

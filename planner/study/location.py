@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 
 DATABASES = {"sqlite": "", "postgresql": '"lcplan[postgresql]"', "mysql": '"lcplan[mysql]"'}
 """Database kinds that Optuna's relational storage speaks, and the extra with the driver of each."""

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lcplan.errors import BadInputError
-from lcplan.measurement import Compiled, Timed
-from planner.measure.at_hand import devices_at_hand
-from planner.measure.compile import Work, is_final, row_of
-from planner.measure.gang import Gang
-from planner.measure.job import CompileJob
-from planner.measure.pool import Outcome, PoolLimits, Task, pull_tasks
-from planner.measure.process import Failure
-from planner.measure.toolchain import Toolchain
+from lcplan.evidence.measurement import Compiled, Timed
+from lcplan.formats.errors import BadInputError
+from planner.measure.jobs import Work, is_final, row_of
+from planner.measure.targets.at_hand import devices_at_hand
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.gang import Gang
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import Outcome, PoolLimits, Task, pull_tasks
+from planner.measure.workers.process import Failure
 from planner.study.location import GRACE_S, canonical_url, open_storage
 from planner.study.queue import Attributes, Held, Queue, beating
 from planner.study.store import DEFAULT_NAME, Store, talking_to, value_of

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lcplan.errors import BadInputError, LcplanError
-from planner.measure.job import CompileJob
+from lcplan.formats.errors import BadInputError, LcplanError
+from planner.measure.workers.job import CompileJob
 from planner.study.location import canonical_url, explained, open_storage
 
 DEFAULT_NAME = "lcplan"

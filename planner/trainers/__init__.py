@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from types import MappingProxyType
 
-from lcplan.errors import BadInputError
-from lcplan.suggest import hint
-from planner.trainers.interface import Difference, Job, Trainer
-from planner.trainers.translate import Translation, translate
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from planner.trainers.common.interface import Difference, Job, Trainer
+from planner.trainers.common.translate import Translation, translate
 
-_HOME = MappingProxyType(
-    {
-        "maxtext": "MAXTEXT",
-        "megatron": "MEGATRON",
-        "torchtitan": "TORCHTITAN",
-        "accelerate": "ACCELERATE",
-        "deepspeed": "DEEPSPEED",
-        "levanter": "LEVANTER",
-        "jax": "OWN_STEP",
-    }
-)
-TRAINER_NAMES: tuple[str, ...] = tuple(_HOME)
-_MODULES = {"jax": "own_step"}
+TRAINER_NAMES: tuple[str, ...] = ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter", "jax")
+"""One folder each."""
 
 
 def trainer(name: str) -> Trainer:
@@ -33,9 +21,9 @@ def trainer(name: str) -> Trainer:
     BadInputError
         There is none; says which there are.
     """
-    if name not in _HOME:
+    if name not in TRAINER_NAMES:
         raise BadInputError(f"no trainer {name!r}{hint(name, TRAINER_NAMES)}")
-    found: Trainer = getattr(import_module(f"planner.trainers.{_MODULES.get(name, name)}"), _HOME[name])
+    found: Trainer = import_module(f"planner.trainers.{name}.facts").TRAINER
     return found
 
 

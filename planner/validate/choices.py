@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from cost_models.setting import Setting
-from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
-from lcplan.rollout import SampleWorkload
+from cost_models.inputs.setting import Setting
+from lcplan.spec.rollout_workloads import SampleWorkload
+from lcplan.spec.workload import Workload
 from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Sampling, Strategy
-from lcplan.workload import Workload
-from planner.validate.facts import Facts
-from planner.validate.names import precision_of, remat_of, scheme_of
-from planner.validate.table import RowWorkload
+from lcplan.strategy.remat import GRID_POLICIES, REMAT_POLICIES
+from planner.validate.sources.facts import Facts
+from planner.validate.sources.names import precision_of, remat_of, scheme_of
+from planner.validate.sources.table import RowWorkload
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "mesh": ("fsdp", "data", "context"),

@@ -8,17 +8,17 @@ from typing import Literal
 
 import numpy as np
 
-from cost_models.attention_pass import attention_pass_seconds
 from cost_models.estimate import EstimateTable
-from cost_models.layer_pass import layer_pass_seconds
-from cost_models.layout import Floats
-from cost_models.product_pass import product_pass_seconds
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from cost_models.torch_memory import RESERVED_OF_ALLOCATED
-from planner.price import price_table, table_of
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
+from cost_models.time.attention_pass import attention_pass_seconds
+from cost_models.time.layer_pass import layer_pass_seconds
+from cost_models.time.product_pass import product_pass_seconds
+from planner.candidates.pricing import price_table, table_of
 from planner.validate.choices import Case
-from planner.validate.table import MemoryFigure, Part, Quantity
+from planner.validate.sources.table import MemoryFigure, Part, Quantity
 
 Prediction = dict[Quantity | Literal["budget_ratio"], float | bool]
 """By quantity; ``budget_ratio`` is what a device needs over the budget that decides ``fits``."""

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from cost_models.constants import Constants, Fitted, fitted_on, published_constants
-from lcplan.errors import BadInputError
-from planner.validate.contradictions import contradictions
-from planner.validate.excuse import NotModelledError
-from planner.validate.facts import Facts, facts_of
-from planner.validate.result import FittedOn, PairResult, TableResult
-from planner.validate.row_result import RowResult
-from planner.validate.score import Summary, errors, rank_correlation, summary, verdicts
-from planner.validate.specs import Specs, trainer_of
-from planner.validate.table import QUANTITIES, Pair, PublishedTable, Quantity
+from cost_models.inputs.constants import Constants, Fitted, fitted_on, published_constants
+from lcplan.formats.errors import BadInputError
+from planner.validate.scoring.contradictions import contradictions
+from planner.validate.scoring.result import FittedOn, PairResult, TableResult
+from planner.validate.scoring.row_result import RowResult
+from planner.validate.scoring.score import Summary, errors, rank_correlation, summary, verdicts
+from planner.validate.sources.excuse import NotModelledError
+from planner.validate.sources.facts import Facts, facts_of
+from planner.validate.sources.specs import Specs, trainer_of
+from planner.validate.sources.table import QUANTITIES, Pair, PublishedTable, Quantity
 from planner.validate.trials import CHOSEN_BY, Trial, Trials, open_fields, try_all
 
 GRID_PRICINGS = 3000

@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.constants import Constants
-from cost_models.setting import Setting
+from cost_models.inputs.constants import Constants
+from cost_models.inputs.setting import Setting
 from planner.validate.choices import Case, Cases, choices
-from planner.validate.facts import Facts
 from planner.validate.predict import Prediction, predict
-from planner.validate.score import errors
-from planner.validate.table import QUANTITIES, PublishedTable
+from planner.validate.scoring.score import errors
+from planner.validate.sources.facts import Facts
+from planner.validate.sources.table import QUANTITIES, PublishedTable
 
 CHOSEN_BY = tuple(name for name in QUANTITIES if name != "fits")
 """Quantities whose errors decide a choice."""

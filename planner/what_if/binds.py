@@ -8,16 +8,16 @@ from typing import Literal
 import numpy as np
 
 from cost_models.estimate import EstimateTable
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
+from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import AXES
-from lcplan.units import format_bytes, format_seconds
-from planner.analyse import mesh_table, setting_of
-from planner.candidate import Candidate
-from planner.price import need_bytes
+from planner.candidates.candidate import Candidate
+from planner.candidates.pricing import need_bytes
+from planner.request.request_changes import Ask
 from planner.rules import MESH_RULES
-from planner.screen import screen
-from planner.space import Ints, mesh_sizes
-from planner.what_if.ask import Ask
+from planner.space.analysis import mesh_table, setting_of
+from planner.space.enumerate import Ints, mesh_sizes
+from planner.space.reject import screen
 
 NUMBERS_RULES = frozenset({"batch", "sequence"})
 """Rules about the workload's own numbers: without them a strategy would have parts of sequences, and mean nothing."""

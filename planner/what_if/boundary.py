@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layout import Bools
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Bools
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
-from planner.analyse import setting_of, valid_points
-from planner.candidate import Candidate
-from planner.feasible import best_row, fits_any, nearest_miss
-from planner.nearest import changes_that_fit
-from planner.price import price_table
-from planner.what_if.ask import Ask, length_unit
+from planner.candidates.candidate import Candidate
+from planner.candidates.pricing import price_table
+from planner.request.request_changes import Ask, length_unit
+from planner.space.analysis import setting_of, valid_points
+from planner.space.feasible import best_row, fits_any, nearest_miss
 from planner.what_if.binds import Binds, memory_binds, no_strategy, rejecting_rule
+from planner.what_if.changes.smallest_change import changes_that_fit
 from planner.what_if.fewest_devices import fewest_devices
 from planner.what_if.largest_batch import largest_batch, without_accumulation
 from planner.what_if.longest import longest_sequence

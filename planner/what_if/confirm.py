@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.what_if.ask import Ask
+from planner.request.request_changes import Ask
 from planner.what_if.boundary import KINDS
 from planner.what_if.refine import CompiledBoundary, Line, Measure, compiled_boundary
 from planner.what_if.result import Boundary, Point, WhatIf

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.analyse import setting_of, valid_points
-from planner.price import need_bytes
-from planner.what_if.ask import Ask
+from planner.candidates.pricing import need_bytes
+from planner.request.request_changes import Ask
+from planner.space.analysis import setting_of, valid_points
 
 
 def fewest_devices(ask: Ask) -> int | None:

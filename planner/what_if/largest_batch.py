@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.layout import Floats
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES
-from planner.analyse import knob_rules_of, mesh_table, setting_of
-from planner.price import need_bytes
-from planner.request import SearchRequest
-from planner.rollout.largest_batch import largest_rollout
+from planner.candidates.pricing import need_bytes
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
 from planner.rules import MESH_RULES
-from planner.screen import screen
-from planner.space import Ints, Knobs, expand, mesh_sizes
-from planner.what_if.ask import Ask
+from planner.space.analysis import knob_rules_of, mesh_table, setting_of
+from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes
+from planner.space.reject import screen
+from planner.what_if.largest_rollout_batch import largest_rollout
 from planner.what_if.last_fit import last_fit
 
 MOST_SEQUENCES = 2**40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cost_models.layout import Floats
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.table import StrategyTable
 
 Need = Callable[[StrategyTable, int], Floats]
 """What each row needs at a number [bytes per device], shape [n]; never less at a larger number."""

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES
-from planner.analyse import knob_rules_of, mesh_table, setting_of
-from planner.price import need_bytes
-from planner.request import SearchRequest
+from planner.candidates.pricing import need_bytes
+from planner.request.request import SearchRequest
+from planner.request.request_changes import TILE_TOKENS, Ask, Piece, length_unit
 from planner.rules import MESH_RULES
 from planner.rules.interface import Rule
-from planner.screen import screen
-from planner.space import Ints, Knobs, expand, mesh_sizes
-from planner.what_if.ask import TILE_TOKENS, Ask, Piece, length_unit
+from planner.space.analysis import knob_rules_of, mesh_table, setting_of
+from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes
+from planner.space.reject import screen
 from planner.what_if.last_fit import last_fit
 
 ANY_LENGTH = ("sequence", "loss-chunk")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lcplan.errors import BadInputError
-from lcplan.rollout import RlWorkload
-from planner.request import SearchRequest
-from planner.what_if.ask import Ask
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import RlWorkload
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
 from planner.what_if.boundary import boundary
 from planner.what_if.result import QUANTITY, Question, WhatIf
 from planner.what_if.sweep import sweep

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lcplan.strategy import Strategy
-from planner.analyse import setting_of
-from planner.candidate import Candidate
-from planner.request import SearchRequest
-from planner.screen import broken_rules
-from planner.single import price
-from planner.space import divisors
+from planner.candidates.candidate import Candidate
+from planner.request.request import SearchRequest
+from planner.space.analysis import setting_of
+from planner.space.enumerate import divisors
+from planner.space.one_strategy import price
+from planner.space.reject import broken_rules
 
 MOST_COMPILES = 8
 """Compiles beyond the answer's own that a refinement may take; each closes in, so few are needed."""

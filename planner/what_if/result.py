@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.candidate import Candidate
-from planner.cost import Cost
-from planner.flat import flat_row
-from planner.frames import frame
-from planner.nearest import Change
-from planner.request import SearchRequest
-from planner.result import SCHEMA_VERSION, request_json
+from planner.candidates.candidate import Candidate
+from planner.candidates.cost import Cost
+from planner.candidates.data_frame import frame
+from planner.candidates.rows import flat_row
+from planner.request.document import SCHEMA_VERSION, request_json
+from planner.request.request import SearchRequest
 from planner.what_if.binds import Binds
+from planner.what_if.changes.smallest_change import Change
 from planner.what_if.refine import CompiledBoundary
 from planner.what_if.vary import QUANTITIES
 

@@ -10,19 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.estimate import EstimateTable
-from cost_models.layout import Bools
-from cost_models.table import StrategyTable
-from lcplan.errors import BadInputError
-from planner.analyse import setting_of, valid_points
-from planner.candidate import Candidate
-from planner.feasible import best_row
-from planner.price import price_table
-from planner.request import SearchRequest
-from planner.what_if.ask import Ask
+from cost_models.inputs.layout import Bools
+from cost_models.inputs.table import StrategyTable
+from lcplan.formats.errors import BadInputError
+from planner.candidates.candidate import Candidate
+from planner.candidates.pricing import price_table
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.space.analysis import setting_of, valid_points
+from planner.space.feasible import best_row
 from planner.what_if.binds import memory_binds, no_strategy, speed_binds
 from planner.what_if.boundary import boundary
 from planner.what_if.result import Point, Question
-from planner.what_if.vary import Quantity, Value, Varied, applied, combinations, link_bandwidth, point_json
+from planner.what_if.vary import (
+    Quantity,
+    Value,
+    Varied,
+    applied,
+    combinations,
+    link_bandwidth,
+    point_json,
+)
 
 SHARED = frozenset({"hbm", "devices"})
 """Quantities that only mask rows of a space that is priced already."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
-from lcplan.errors import BadInputError
-from lcplan.hardware import Figure, HardwareSpec
-from lcplan.remat import REMAT_POLICIES
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.units import parse_bytes, parse_tokens
+from lcplan.spec.hardware import Figure, HardwareSpec
 from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, CacheLayout, Dtype, ParameterLayout, Switch
-from lcplan.suggest import hint
-from lcplan.units import parse_bytes, parse_tokens
-from planner.filters import AxisFilter, Filters
-from planner.request import default_global_batch
-from planner.what_if.ask import Ask
+from lcplan.strategy.remat import REMAT_POLICIES
+from planner.request.filters import AxisFilter, Filters
+from planner.request.request import default_global_batch
+from planner.request.request_changes import Ask
 
 MOST_POINTS = 10_000
 MOST_DOUBLINGS = 64

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lcplan.strategy import ATTENTION_BLOCK
+from strategies.inputs.step_spec import KernelName
 from strategies.kernels.interface import ChunkKernel
-from strategies.spec import KernelName
 
 
 def default_kernel(platform: str) -> KernelName:

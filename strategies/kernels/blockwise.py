@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from lcplan.blocks import block_size
 from lcplan.strategy import ATTENTION_BLOCK
+from lcplan.strategy.tile_sizes import block_size
 from strategies.kernels.interface import Attended, Gradients, Mask, Segments
 from strategies.kernels.tiles import MASKED, Tiles, dot
-from strategies.staging import staged_with
+from strategies.parallel.compute_in_place import staged_with
 
 
 @dataclass(frozen=True)

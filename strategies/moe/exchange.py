@@ -21,14 +21,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int, Shaped
 
-from strategies.collectives import Ragged, all_gather, ragged_all_to_all
-from strategies.mesh import EXPERT
+from strategies.inputs.step_spec import Platform
+from strategies.moe.capacity_rows import Room, block_rows
 from strategies.moe.interface import ProductsName, as_residual, masked
 from strategies.moe.products import BlockProducts, Products, RaggedProducts
-from strategies.moe.room import Room, block_rows
 from strategies.moe.routes import Sorted, SortedDispatch, exclusive, swapped
-from strategies.spec import Platform
-from strategies.staging import zeros_after
+from strategies.parallel.collectives import Ragged, all_gather, ragged_all_to_all
+from strategies.parallel.compute_in_place import zeros_after
+from strategies.parallel.mesh import EXPERT
 
 
 class Traffic(NamedTuple):

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from strategies.linear import Gather
 from strategies.moe.interface import Dispatch
-from strategies.remat import name
-from strategies.vjp import with_backward
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.linear import Gather
+from strategies.parallel.remat import name
 
 Activation = Callable[[Array], Array]
 

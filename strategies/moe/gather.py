@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.collectives import all_gather, reduce_scatter
-from strategies.mesh import EXPERT
+from strategies.inputs.step_spec import Platform
+from strategies.moe.capacity_rows import Room, block_rows
 from strategies.moe.interface import ProductsName, as_residual, masked
 from strategies.moe.products import BlockProducts, Products, RaggedProducts
-from strategies.moe.room import Room, block_rows
-from strategies.spec import Platform
-from strategies.staging import zeros_after
+from strategies.parallel.collectives import all_gather, reduce_scatter
+from strategies.parallel.compute_in_place import zeros_after
+from strategies.parallel.mesh import EXPERT
 
 
 @as_residual("order_R", "sizes_G", "missing", static=("room", "kernel"))

@@ -7,20 +7,20 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from strategies.activation import ACTIVATIONS, rms_norm
-from strategies.collectives import all_gather, reduce_scatter
-from strategies.linear import Gather
-from strategies.mesh import EXPERT_STATE_AXES, STATE_AXES, TENSOR
-from strategies.moe.capacity import Capacity
+from strategies.inputs.step_spec import StepSpec
+from strategies.layers.activation import ACTIVATIONS, rms_norm
+from strategies.layers.parameter import matrix, vector
+from strategies.moe.capacity_rows import Room
 from strategies.moe.exchange import exchange
 from strategies.moe.expert_products import How, Operands, through_experts
+from strategies.moe.fixed_capacity import Capacity
 from strategies.moe.gather import Gathered
 from strategies.moe.interface import Dispatch
-from strategies.moe.room import Room
 from strategies.moe.router import choose
 from strategies.moe.shared import SharedOperands, through_shared, weighed
-from strategies.parameter import matrix, vector
-from strategies.spec import StepSpec
+from strategies.parallel.collectives import all_gather, reduce_scatter
+from strategies.parallel.linear import Gather
+from strategies.parallel.mesh import EXPERT_STATE_AXES, STATE_AXES, TENSOR
 
 
 class ExpertFeedForward(nnx.Module):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from strategies.staging import zeros_after
+from strategies.parallel.compute_in_place import zeros_after
 
 Matrices = Float[Array, "D G F"]
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from lcplan.experts import Experts
-from strategies.linear import Gather
-from strategies.vjp import with_backward
+from lcplan.spec.experts import Experts
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.linear import Gather
 
 
 class Choice(NamedTuple):

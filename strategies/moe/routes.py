@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from strategies.collectives import all_to_all
-from strategies.mesh import EXPERT
-from strategies.moe.room import Room
+from strategies.moe.capacity_rows import Room
+from strategies.parallel.collectives import all_to_all
+from strategies.parallel.mesh import EXPERT
 
 
 class Sorted(NamedTuple):

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from strategies.linear import weight_gradient
 from strategies.moe.expert_products import Activation, How
-from strategies.remat import name
-from strategies.vjp import with_backward
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.linear import weight_gradient
+from strategies.parallel.remat import name
 
 
 class SharedOperands(NamedTuple):

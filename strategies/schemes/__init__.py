@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Array, Float
 
+from strategies.inputs.step_spec import StepSpec
 from strategies.kernels import chunk_kernel
 from strategies.kernels.interface import ChunkKernel
 from strategies.schemes.all_gather import all_gather_attention
@@ -13,7 +14,6 @@ from strategies.schemes.ring import ring_attention
 from strategies.schemes.route import Route
 from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention, ulysses_window_attention
 from strategies.schemes.window import Halos, window_attention
-from strategies.spec import StepSpec
 
 
 def attend(

@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from strategies.collectives import all_gather, reduce_scatter
 from strategies.kernels.interface import Attended
-from strategies.mesh import CONTEXT
-from strategies.ranks import axis_index, axis_size
-from strategies.remat import name
+from strategies.parallel.collectives import all_gather, reduce_scatter
+from strategies.parallel.compute_in_place import staged_with
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.mesh import CONTEXT
+from strategies.parallel.ranks import axis_index, axis_size
+from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, between, staged
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
-from strategies.staging import staged_with
-from strategies.vjp import with_backward
 
 
 def all_gather_attention(

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int
 
-from strategies.collectives import all_gather
 from strategies.kernels.interface import Segments
 from strategies.kernels.tiles import may_share
-from strategies.mesh import CONTEXT
-from strategies.ranks import axis_size, is_alone
-from strategies.rope import Angles
-from strategies.staging import staged_with
+from strategies.layers.rope import Angles
+from strategies.parallel.collectives import all_gather
+from strategies.parallel.compute_in_place import staged_with
+from strategies.parallel.mesh import CONTEXT
+from strategies.parallel.ranks import axis_size, is_alone
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def by_group(documents: Documents, members: int) -> Documents:
 
 
 def staged(documents: Documents, anchor: Array) -> Documents:
-    """``documents`` as if they depended on ``anchor`` (see ``strategies.staging``)."""
+    """``documents`` as if they depended on ``anchor`` (see ``strategies.parallel.compute_in_place``)."""
     return None if documents is None else staged_with(documents, anchor)
 
 

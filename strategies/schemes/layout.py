@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from lcplan.strategy import Scheme, Strategy
-from strategies.mesh import CONTEXT
-from strategies.ranks import axis_index
+from strategies.parallel.mesh import CONTEXT
+from strategies.parallel.ranks import axis_index
 
 ZIGZAG_SCHEMES: frozenset[Scheme] = frozenset({"ring-zigzag", "all-gather", "ulysses-ring"})
 """The all-gather scheme takes zigzag too: it makes the same kernel calls, so it has the same balance."""

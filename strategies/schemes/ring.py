@@ -21,13 +21,13 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from strategies.kernels.interface import Attended, Gradients
-from strategies.remat import name
+from strategies.parallel.compute_in_place import staged_with
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, between, staged
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.route import Route
-from strategies.staging import staged_with
-from strategies.vjp import with_backward
 
 Total = TypeVar("Total")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from jaxtyping import Array, Int, Shaped
 
 from lcplan.strategy import Strategy
-from strategies.collectives import shift
-from strategies.mesh import CONTEXT
-from strategies.ranks import axis_index, axis_size
+from strategies.parallel.collectives import shift
+from strategies.parallel.mesh import CONTEXT
+from strategies.parallel.ranks import axis_index, axis_size
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,15 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from strategies.collectives import all_to_all
 from strategies.kernels.interface import Attended, ChunkKernel
-from strategies.mesh import CONTEXT
-from strategies.remat import name
+from strategies.parallel.collectives import all_to_all
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.mesh import CONTEXT
+from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, between, by_group
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.ring import ring_backward, ring_forward
 from strategies.schemes.window import Halos, window_backward, window_forward
-from strategies.vjp import with_backward
 
 
 @dataclass(frozen=True)

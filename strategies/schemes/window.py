@@ -23,15 +23,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from lcplan.windows import halo_pieces
+from lcplan.spec.windows import halo_pieces
+from strategies.inputs.step_spec import StepSpec
 from strategies.kernels.interface import Attended, ChunkKernel, Gradients, Segments
-from strategies.remat import name
+from strategies.parallel.compute_in_place import staged_with
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, staged
 from strategies.schemes.layout import ZIGZAG_SCHEMES
 from strategies.schemes.route import Route
-from strategies.spec import StepSpec
-from strategies.staging import staged_with
-from strategies.vjp import with_backward
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from jax.sharding import SingleDeviceSharding
 from one_gpu.chunks import CASES, REAL, emulated
 
 from lcplan import catalog
-from planner.measure.target import gpu_target_config
+from planner.measure.targets.target import gpu_target_config
 
 
 def main(wanted):

@@ -11,10 +11,10 @@ import pytest
 from one_gpu.steps import Shape, rows
 
 from lcplan import catalog
-from planner.measure.compile import compile_jobs
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import probe
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.toolchain import probe
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
 
 PLAIN = Path(__file__).parents[2] / "benchmarks" / "one_gpu" / "plain_step.py"
 QUICK = "l2-h16-16k-full"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cost_models.setting import Setting
+from cost_models.inputs.setting import Setting
 from lcplan.catalog import hardware, model
-from lcplan.model import ModelSpec
-from lcplan.workload import Workload
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from cost_models.collectives import terms_of
+from cost_models.collectives.step import terms_of
 from cost_models.estimate import estimate
-from cost_models.experts import ExpertLayout
-from cost_models.layout import Layout
-from cost_models.program import PROGRAMS
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.experts.buffers import ExpertLayout
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
-from lcplan.experts import Experts
-from lcplan.model import ModelSpec
+from lcplan.spec.experts import Experts
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 TOY = ModelSpec(
     name="toy",

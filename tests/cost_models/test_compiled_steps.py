@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from cost_models.estimate import estimate
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
-from lcplan.model import ModelSpec
-from lcplan.remat import REMAT_POLICIES
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import SCHEMES, Strategy
-from lcplan.workload import Workload
+from lcplan.strategy.remat import REMAT_POLICIES
 
 ROWS = json.loads((Path(__file__).parent / "data" / "compiled_steps.json").read_text())["rows"]
 STATE = 0.01

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.attention import causal_imbalance, exposed_hop_seconds, merge_bytes, ring_steps
-from cost_models.layout import Layout
-from cost_models.program import Program
-from cost_models.rates import rates_of
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.attention.work import causal_imbalance, exposed_hop_seconds, merge_bytes, ring_steps
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def flat_rates(setting):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from cost_models.attention import ring_steps
-from cost_models.attention_tiles import causal_block_keys, chunk_tiles, tiles
+from cost_models.attention.work import ring_steps
 from cost_models.estimate import estimate
-from cost_models.layout import Layout
-from cost_models.rates import rates_of
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.masks.tiles import causal_block_keys, chunk_tiles, tiles
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def setting(hw, *, seq=16384, precision="bf16"):

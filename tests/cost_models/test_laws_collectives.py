@@ -2,8 +2,8 @@
 
 import pytest
 
-from cost_models.collectives import assigned_backend, collective_terms, collectives
-from cost_models.table import StrategyTable
+from cost_models.collectives.step import assigned_backend, collective_terms, collectives
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Mesh, Strategy
 
 

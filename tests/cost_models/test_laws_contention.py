@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cost_models.attention import RingSteps
-from cost_models.contention import (
+from cost_models.attention.work import RingSteps
+from cost_models.collectives.contention import (
     NCCL_PERMUTE_BLOCKS,
     by_nccl,
     hidden_contention_seconds,
@@ -12,15 +12,15 @@ from cost_models.contention import (
     transit_bytes,
 )
 from cost_models.estimate import estimate
-from cost_models.layout import Layout
-from cost_models.program import PROGRAMS
-from cost_models.rates import rates_for
-from cost_models.setting import Setting
-from cost_models.step_time import StepTime
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for
+from cost_models.time.step import StepTime
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def layout_of(*strategies, machine="gb200-nvl72"):

@@ -14,7 +14,7 @@ SECTIONS = ("Parameters\n", "Returns\n", "Notes\n")
 
 
 def laws():
-    for file in sorted(PACKAGE.glob("*.py")):
+    for file in sorted(PACKAGE.rglob("*.py")):
         if file.stem in NOT_LAWS:
             continue
         for node in ast.parse(file.read_text()).body:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.attention import ring_steps
-from cost_models.collectives import collectives
-from cost_models.documents import Chunks, document_pairs, visited_keys
+from cost_models.attention.work import ring_steps
+from cost_models.collectives.step import collectives
+from cost_models.compute.flops import full_attention_flop, model_flop
 from cost_models.estimate import estimate
-from cost_models.flops import full_attention_flop, model_flop
-from cost_models.layout import Layout
-from cost_models.rates import rates_of
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.table import StrategyTable
+from cost_models.masks.documents import Chunks, document_pairs, visited_keys
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
 from lcplan.strategy import SCHEMES, Mesh, Strategy
 from strategies.kernels.blockwise import BlockwiseKernel

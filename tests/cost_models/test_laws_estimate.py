@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.estimate import CHUNK_ROWS, allowance_bytes, estimate
-from cost_models.layout import Layout
-from cost_models.setting import Setting
-from cost_models.table import CODES, StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import CODES, StrategyTable
 from lcplan import catalog
+from lcplan.spec.workload import Workload
 from lcplan.strategy import SCHEMES, Mesh, Strategy
-from lcplan.workload import Workload
 
 powers = st.sampled_from([1, 2, 4, 8])
 points = st.builds(

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from expert_layouts import ATTENTION, EXPERT, ROUTER, TOY, layout, maxtext, part, priced, terms
 
-from cost_models.expert_liveness import ExpertBackward
-from cost_models.expert_work import expert_copy_bytes, one_hot_seconds, row_move_seconds
-from cost_models.experts import BLOCK_ROWS, IMBALANCE, TILE_ROWS
-from cost_models.flops import matrix_flop_per_token
-from cost_models.rates import rates_for
-from cost_models.step_work import StepWork
+from cost_models.compute.flops import matrix_flop_per_token
+from cost_models.experts.buffers import BLOCK_ROWS, IMBALANCE, TILE_ROWS
+from cost_models.experts.work import expert_copy_bytes, one_hot_seconds, row_move_seconds
+from cost_models.memory.experts import ExpertBackward
+from cost_models.rates.published import rates_for
+from cost_models.time.device_work import StepWork
 from lcplan.catalog import model
 from lcplan.strategy import Mesh, Strategy
 

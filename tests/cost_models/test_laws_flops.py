@@ -2,7 +2,7 @@
 
 import pytest
 
-from cost_models.flops import (
+from cost_models.compute.flops import (
     attention_flop_per_sequence,
     full_attention_flop,
     hardware_flop,
@@ -10,8 +10,8 @@ from cost_models.flops import (
     model_flop,
     recomputed_matrix_parameters,
 )
-from cost_models.layout import Layout
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import model
 from lcplan.strategy import Mesh, Strategy
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from cost_models.attention_pass import attention_pass_seconds
-from cost_models.constants import published_constants
-from cost_models.host import KERNEL_CALL_S, eager_attention_seconds
-from cost_models.program import PROGRAMS
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.compute.host_time import KERNEL_CALL_S, eager_attention_seconds
+from cost_models.inputs.constants import published_constants
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.time.attention_pass import attention_pass_seconds
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def _pass(seq_len, program="torch-fsdp", **fields):

@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 
 from cost_models.estimate import estimate
-from cost_models.kept import host_bytes, kept_bytes, offload_seconds, offloading_layers, on_device_bytes
-from cost_models.layout import Layout
-from cost_models.program import Program
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.saved_tensors import (
+    host_bytes,
+    kept_bytes,
+    offload_seconds,
+    offloading_layers,
+    on_device_bytes,
+)
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.runs import loops
-from strategies.spec import StepSpec
+from strategies.inputs.step_spec import StepSpec
+from strategies.model.layer_loops import loops
 
 
 def layout_of(program=None, *, remat="save-qkv", machine="dgx-h100", mesh=None, scheme="ring"):

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.exponential import exponential_share
-from cost_models.kernels import attention_flop, attention_seconds, gemm_seconds, head_dim_ratio, memory_seconds
-from cost_models.rates import IN_STEP, POWER_EXPONENT, rates_of
+from cost_models.compute.exponential import exponential_share
+from cost_models.compute.kernels import (
+    attention_flop,
+    attention_seconds,
+    gemm_seconds,
+    head_dim_ratio,
+    memory_seconds,
+)
+from cost_models.rates.published import IN_STEP, POWER_EXPONENT, rates_of
 from lcplan.catalog import hardware
 
 positive = st.floats(1.0, 1e15)

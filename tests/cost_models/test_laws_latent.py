@@ -2,19 +2,19 @@
 
 import pytest
 
-from cost_models.collectives import terms_of
+from cost_models.collectives.step import terms_of
+from cost_models.compute.flops import attention_flop_per_sequence
 from cost_models.estimate import estimate
-from cost_models.flops import attention_flop_per_sequence
-from cost_models.kept import kept_bytes
-from cost_models.layout import Layout
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.saved_tensors import kept_bytes
 from lcplan.catalog import hardware, model
-from lcplan.errors import BadInputError
-from lcplan.experts import LatentAttention
-from lcplan.model import ModelSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.experts import LatentAttention
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 LATENT = LatentAttention(query_rank=6, kv_rank=4, nope_dim=8, rope_dim=4, value_dim=8)
 SPEC = ModelSpec(name="latent", layers=2, d_model=16, d_ff=32, heads=4, kv_heads=4, head_dim=10, vocab=16, latent=LATENT)

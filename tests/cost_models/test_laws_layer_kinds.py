@@ -3,15 +3,15 @@
 import pytest
 from expert_layouts import ATTENTION, TOY, layout, terms
 
-from cost_models.collectives import terms_of
+from cost_models.collectives.step import terms_of
+from cost_models.compute.flops import matrix_flop_per_token
 from cost_models.estimate import estimate
-from cost_models.flops import matrix_flop_per_token
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
-from lcplan.experts import Experts
+from lcplan.spec.experts import Experts
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 SHARED = TOY.model_copy(update={"experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, shared_gate=True)})
 MIXED = TOY.model_copy(update={"layers": 5, "experts": Experts(count=4, active=2, d_ff=16, shared_d_ff=32, first_dense=2)})

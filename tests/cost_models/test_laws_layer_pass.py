@@ -2,14 +2,14 @@
 
 import pytest
 
-from cost_models.layer_pass import layer_pass_seconds
-from cost_models.program import PROGRAMS
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.time.layer_pass import layer_pass_seconds
 from lcplan.catalog import hardware
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 GPT_22B = ModelSpec(
     name="gpt-22b", layers=1, d_model=6144, d_ff=24576, heads=64, kv_heads=64, head_dim=96, vocab=51200, mlp="plain"

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.collectives import collectives, terms_of
+from cost_models.collectives.libtpu_reductions import sums_everywhere
+from cost_models.collectives.network import Network
+from cost_models.collectives.step import collectives, terms_of
 from cost_models.estimate import estimate
-from cost_models.layout import Layout
-from cost_models.libtpu_reductions import sums_everywhere
-from cost_models.network import Network
-from cost_models.program import PROGRAMS, STEP
-from cost_models.rates import rates_for
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS, STEP
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def setting(name):

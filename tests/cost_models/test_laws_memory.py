@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.layout import Layout
-from cost_models.liveness import LayerBackward, Loss
-from cost_models.memory import MEMORY_PARTS, PHASES, StepMemory
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.liveness import LayerBackward, Loss
+from cost_models.memory.parts import MEMORY_PARTS, PHASES, StepMemory
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.collectives import Term
-from cost_models.layout import Layout
-from cost_models.network import Network, moved_share
-from cost_models.rates import CollectiveRate, Rates, rates_of
-from cost_models.setting import Setting
-from cost_models.span import span_of, torus_links
-from cost_models.table import StrategyTable
+from cost_models.collectives.group_span import span_of, torus_links
+from cost_models.collectives.network import Network, moved_share
+from cost_models.collectives.step import Term
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import CollectiveRate, Rates, rates_of
 from lcplan.catalog import hardware
 from lcplan.strategy import AXIS_ORDERS, Mesh, Strategy
 

@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cost_models.collectives import terms_of
-from cost_models.layout import Layout
-from cost_models.network import Network
-from cost_models.places import FEWEST_ROWS, PLACED_BY, distinct_places
-from cost_models.rates import rates_for
-from cost_models.table import StrategyTable
+from cost_models.collectives.network import Network
+from cost_models.collectives.placements import FEWEST_ROWS, PLACED_BY, distinct_places
+from cost_models.collectives.step import terms_of
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for
 from lcplan.strategy import Mesh, Strategy
 
 MESHES = [Mesh(fsdp=f, context=c, tensor=t) for f, c, t in product((1, 2, 8), (1, 4), (1, 2))]

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from cost_models.estimate import memory_law
-from cost_models.layout import Layout
-from cost_models.plain_memory import DEVICE_WORKSPACE, PlainMemory, device_gap_bytes
-from cost_models.program import PROGRAMS
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.plain_jax import DEVICE_WORKSPACE, PlainMemory, device_gap_bytes
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 SMALL = model("llama3-8b").model_copy(update={"layers": 2})
 LAYER = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336

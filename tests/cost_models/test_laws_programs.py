@@ -5,21 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.collectives import terms_of
-from cost_models.flops import recomputed_matrix_parameters
-from cost_models.host import host_wait_seconds
-from cost_models.layout import Layout
-from cost_models.overlap import behind_backward_seconds
-from cost_models.program import PROGRAMS, Program
-from cost_models.rates import rates_for, rates_of
-from cost_models.setting import Setting
-from cost_models.state import optimizer_shards
-from cost_models.step_time import StepTime
-from cost_models.table import StrategyTable
-from cost_models.unfused import unfused_seconds
+from cost_models.attention.unfused import unfused_seconds
+from cost_models.collectives.overlap import behind_backward_seconds
+from cost_models.collectives.step import terms_of
+from cost_models.compute.flops import recomputed_matrix_parameters
+from cost_models.compute.host_time import host_wait_seconds
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS, Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.state_place import optimizer_shards
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for, rates_of
+from cost_models.time.step import StepTime
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def setting_of(program, *, machine="dgx-h100x2", seq_len=8192, batch=16):

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.estimate import estimate
-from cost_models.layout import Layout
-from cost_models.rates import rates_for
-from cost_models.ring_matmul import RingMatmul
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import COLLECTIVE_MATMULS, Mesh, Strategy
-from lcplan.workload import Workload
 
 
 def setting_of(machine="tpu-v5e-8", seq=8192):

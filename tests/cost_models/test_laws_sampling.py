@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from cost_models.sampling.estimate import estimate_rollout, rollout_need_bytes
-from cost_models.sampling.rollout import mean_read_positions
-from cost_models.sampling.table import RolloutTable
-from cost_models.setting import Setting
+from cost_models.inputs.setting import Setting
+from cost_models.rollout.estimate import estimate_rollout, rollout_need_bytes
+from cost_models.rollout.layout import mean_read_positions
+from cost_models.rollout.table import RolloutTable
 from lcplan import catalog
-from lcplan.rollout import SampleWorkload
+from lcplan.spec.rollout_workloads import SampleWorkload
 from lcplan.strategy import Mesh, Sampling, Strategy
 
 GIB = 2**30

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.table import CODES, StrategyTable
-from lcplan.errors import BadInputError
+from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
 
 sizes = st.sampled_from([1, 2, 3, 8, 64])

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from cost_models.estimate import allowance_bytes, estimate, memory_law, pool_slack_bytes
-from cost_models.layout import Layout
-from cost_models.memory import PHASES, StepMemory
-from cost_models.program import PROGRAMS
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from cost_models.torch_memory import LOGIT_BYTES, RESERVED_OF_ALLOCATED, WORKSPACE_BYTES, TorchMemory
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.program import PROGRAMS
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.parts import PHASES, StepMemory
+from cost_models.memory.pytorch import LOGIT_BYTES, RESERVED_OF_ALLOCATED, WORKSPACE_BYTES, TorchMemory
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 
 LLAMA = model("llama3-8b")
 

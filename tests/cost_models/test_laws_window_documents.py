@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from test_laws_documents import packed, table
 from test_laws_windows import SEQ, laid_out, seconds, windowed
 
-from cost_models.attention import ring_steps
-from cost_models.collectives import collectives
-from cost_models.documents import document_pairs
+from cost_models.attention.work import ring_steps
+from cost_models.collectives.step import collectives
+from cost_models.compute.flops import attention_flop_per_sequence, full_attention_flop, model_flop
 from cost_models.estimate import estimate
-from cost_models.flops import attention_flop_per_sequence, full_attention_flop, model_flop
-from cost_models.layout import Layout
-from cost_models.rates import rates_of
-from cost_models.window_documents import Runs, visited_window_keys, window_document_keys
+from cost_models.inputs.layout import Layout
+from cost_models.masks.documents import document_pairs
+from cost_models.masks.window_documents import Runs, visited_window_keys, window_document_keys
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
+from lcplan.spec.windows import WindowPattern, halo_pieces
 from lcplan.strategy import SCHEMES
-from lcplan.windows import WindowPattern, halo_pieces
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Segments
 

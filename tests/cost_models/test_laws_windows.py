@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.attention import ring_steps
-from cost_models.collectives import collectives
+from cost_models.attention.work import ring_steps
+from cost_models.collectives.step import collectives
+from cost_models.compute.flops import attention_flop_per_sequence, model_flop
 from cost_models.estimate import estimate
-from cost_models.flops import attention_flop_per_sequence, model_flop
-from cost_models.layout import Layout
-from cost_models.rates import rates_of
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
-from cost_models.windows import Halo, window_pairs, window_tile_keys
+from cost_models.inputs.layout import Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.masks.windows import Halo, window_pairs, window_tile_keys
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware, model
+from lcplan.spec.windows import WindowPattern, halo_pieces
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.windows import WindowPattern, halo_pieces
-from lcplan.workload import Workload
 
 RACK = hardware("gb200-nvl72")
 SEQ = 65536

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from planner.cli.worker import command
+from planner.cli.commands.worker import command
 
 DOCS = Path(__file__).parents[2] / "docs"
 SBATCH, JOB = DOCS / "examples" / "lcplan-workers.sbatch", DOCS / "examples" / "lcplan-workers.yaml"

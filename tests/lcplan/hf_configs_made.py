@@ -2,7 +2,7 @@
 
 import pytest
 
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 from lcplan.hf import from_config
 
 LLAMA = {

@@ -3,8 +3,8 @@
 import pytest
 
 from lcplan.catalog import hardware, hardware_names
-from lcplan.errors import BadInputError
-from lcplan.hardware import Figure, HardwareSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.hardware import Figure, HardwareSpec
 
 GPUS = ("dgx-a100-40", "dgx-a100-80", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72")
 SLICES = ("tpu-v4-32", "tpu-v5e-8", "tpu-v5p-64", "tpu-v6e-256", "tpu-7x-128")

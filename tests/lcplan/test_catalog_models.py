@@ -3,7 +3,7 @@
 import pytest
 
 from lcplan.catalog import model, model_names
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 
 # Published counts: safetensors totals of the Hugging Face model pages, and keras-team/keras-hub's presets.
 COUNTS = {

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from lcplan.errors import BadInputError
-from lcplan.frozen import Frozen, fields_at
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen, fields_at
 
 
 class Wheel(Frozen):

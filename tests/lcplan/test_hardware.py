@@ -3,8 +3,8 @@
 import pytest
 
 from lcplan.catalog import hardware
-from lcplan.errors import BadInputError
-from lcplan.hardware import HardwareSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.hardware import HardwareSpec
 
 
 def changed(**changes):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcplan.catalog import model
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 from lcplan.hf import from_config
 
 ANYTHING = st.one_of(

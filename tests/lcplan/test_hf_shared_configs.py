@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 from lcplan.hf import read_config
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "hf_configs"

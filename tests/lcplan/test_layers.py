@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcplan.catalog import model
-from lcplan.experts import Experts
-from lcplan.layers import LayerKind, LayerRun, runs_of
-from lcplan.model import ModelSpec
+from lcplan.spec.experts import Experts
+from lcplan.spec.layers import LayerKind, LayerRun, runs_of
+from lcplan.spec.model import ModelSpec
 
 DENSE, EXPERTS = LayerKind(), LayerKind(experts=True)
 SMALL = ModelSpec(name="small", layers=7, d_model=8, d_ff=16, heads=2, kv_heads=1, head_dim=4, vocab=16)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec, Rope
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec, Rope
 
 SMALL = {"name": "s", "layers": 2, "d_model": 8, "d_ff": 12, "heads": 4, "kv_heads": 2, "head_dim": 4, "vocab": 10}
 # one layer's matrices: query 8*4*4 = 128, key and value 2 * 8*2*4 = 128, out 128, gate, up, down 3 * 8*12 = 288

@@ -9,12 +9,12 @@ import pytest
 
 import lcplan
 from lcplan.catalog import hardware, model
-from lcplan.errors import BadInputError
-from lcplan.measurement import Compiled
-from lcplan.plan import PLAN_SCHEMA_VERSION, Evidence, Launch, Plan, Request
+from lcplan.evidence.measurement import Compiled
+from lcplan.evidence.plan import PLAN_SCHEMA_VERSION, Evidence, Launch, Plan, Request
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.textfile import read_yaml, write_yaml
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.textfile import read_yaml, write_yaml
-from lcplan.workload import Workload
 
 
 @pytest.fixture

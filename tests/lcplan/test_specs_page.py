@@ -49,7 +49,7 @@ def test_names_of_the_first_table_exist(name):
 
 
 def test_notation_names_every_size_of_a_model_and_every_mesh_axis():
-    from lcplan.measurement import RUNGS
+    from lcplan.evidence.measurement import RUNGS
     from lcplan.strategy import AXES
 
     page = (DOCS / "notation.md").read_text(encoding="utf-8")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lcplan.collective import CollectiveUse
-from lcplan.errors import BadInputError, LcplanError, NothingFitsError, StageFailedError
-from lcplan.remat import GRID_POLICIES, NAMED_TENSORS, REMAT_POLICIES, RematName, RematPolicy
+from lcplan.formats.errors import BadInputError, LcplanError, NothingFitsError, StageFailedError
+from lcplan.spec.collective import CollectiveUse
+from lcplan.spec.workload import Workload
 from lcplan.strategy import AXES, AXIS_ORDERS, Mesh, Strategy
-from lcplan.workload import Workload
+from lcplan.strategy.remat import GRID_POLICIES, NAMED_TENSORS, REMAT_POLICIES, RematName, RematPolicy
 
 sizes = st.integers(1, 64)
 

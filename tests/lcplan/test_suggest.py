@@ -2,7 +2,7 @@
 
 import pytest
 
-from lcplan.suggest import hint
+from lcplan.formats.suggest import hint
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from lcplan import textfile
-from lcplan.errors import BadInputError
+from lcplan.formats import textfile
+from lcplan.formats.errors import BadInputError
 
 
 def refusal(read, path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lcplan.torus import host_bounds, sub_torus
+from lcplan.spec.torus import host_bounds, sub_torus
 
 
 @pytest.mark.parametrize(

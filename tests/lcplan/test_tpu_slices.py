@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcplan.catalog import hardware, tpu
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 
 # Google Cloud TPU v4, v5e, v5p, v6e and TPU7x documentation; larger ones AI-Hypercomputer/maxtext accelerator_to_spec_map.py.
 SHAPES = {

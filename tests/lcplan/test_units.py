@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lcplan import units
-from lcplan.errors import BadInputError
+from lcplan.formats import units
+from lcplan.formats.errors import BadInputError
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from lcplan.catalog import hardware, model
-from lcplan.errors import BadInputError
-from lcplan.userspec import hardware_from, model_from
+from lcplan.catalog.user_specs import hardware_from, model_from
+from lcplan.formats.errors import BadInputError
 
 TINY_GPU = """
 kind: gpu

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lcplan.layers import LayerKind, LayerRun
-from lcplan.model import ModelSpec
-from lcplan.windows import HALO_TILE, WindowPattern, halo_pieces
+from lcplan.spec.layers import LayerKind, LayerRun
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.windows import HALO_TILE, WindowPattern, halo_pieces
 
 SMALL = {"name": "small", "layers": 26, "d_model": 8, "d_ff": 16, "heads": 2, "kv_heads": 1, "head_dim": 4, "vocab": 16}
 FULL, WINDOWED = LayerKind(), LayerKind(window=4)

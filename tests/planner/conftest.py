@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from lcplan import catalog
-from lcplan.workload import Workload
-from planner.bench import Bench
-from planner.candidate import Candidate, rank
-from planner.emit import make_plan
-from planner.filters import Filters, parse_mesh
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain
-from planner.request import SearchRequest, make_request
-from planner.run_folder import RunFolder
-from planner.stages import Effort, search
+from lcplan.spec.workload import Workload
+from planner.candidates.candidate import Candidate, rank
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.pool import PoolLimits
+from planner.request.filters import Filters, parse_mesh
+from planner.request.request import SearchRequest, make_request
+from planner.run.make_plan import make_plan
+from planner.run.measuring import Bench
+from planner.run.run_folder import RunFolder
+from planner.run.stages import Effort, search
 
 Ask = Callable[..., SearchRequest]
 

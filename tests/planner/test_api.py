@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from lcplan import catalog
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 
 ASKED = {"model": "llama3-8b", "seq": "64k", "hw": "dgx-h100"}
 
@@ -47,7 +47,7 @@ def test_a_share_of_the_layers_that_is_none_is_refused():
 
 
 def test_out_keeps_the_run(tmp_path):
-    from planner.run_read import read_run
+    from planner.run.run_read import read_run
 
     found = planner.search(**ASKED, out=str(tmp_path / "run"))
     assert read_run(tmp_path / "run").winner.strategy == found.winner.strategy

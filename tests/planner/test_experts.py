@@ -4,13 +4,13 @@ import pytest
 
 import planner
 from lcplan.catalog import model
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 from lcplan.strategy import AXES
-from planner.analyse import analyse
-from planner.filters import AxisFilter, Filters
-from planner.offer import default_stage
-from planner.request import make_request
-from planner.space import mesh_sizes
+from planner.request.filters import AxisFilter, Filters
+from planner.request.request import make_request
+from planner.run.toolchain_offer import default_stage
+from planner.space.analysis import analyse
+from planner.space.enumerate import mesh_sizes
 
 EXPERT = AXES.index("expert")
 

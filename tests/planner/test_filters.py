@@ -1,7 +1,7 @@
 import pytest
 
-from lcplan.errors import BadInputError
-from planner.filters import parse_mesh
+from lcplan.formats.errors import BadInputError
+from planner.request.filters import parse_mesh
 
 
 def test_ranges_lists_and_single_sizes():

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.collectives import collectives
-from cost_models.listed import listed_seconds
+from cost_models.collectives.listed_collectives import listed_seconds
+from cost_models.collectives.step import collectives
 from lcplan import catalog
-from lcplan.measurement import Compiled, Timed
+from lcplan.evidence.measurement import Compiled, Timed
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.analyse import setting_of
-from planner.candidate import rank
-from planner.learnt import COMMUNICATION, Learnt, learn_from_compile, learn_from_timings
-from planner.request import make_request
-from planner.run_read import candidate_from_json
-from planner.single import price
+from planner.candidates.candidate import rank
+from planner.candidates.learning import COMMUNICATION, Learnt, learn_from_compile, learn_from_timings
+from planner.request.request import make_request
+from planner.run.run_read import candidate_from_json
+from planner.space.analysis import setting_of
+from planner.space.one_strategy import price
 
 HARDWARE = catalog.hardware("dgx-h100")
 REQUEST = make_request(

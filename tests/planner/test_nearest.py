@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from planner.candidate import Candidate
-from planner.feasible import fits_any, nearest_miss, rules_leave_any
-from planner.filters import Filters, parse_mesh
-from planner.nearest import LAST_RESORTS, changes_that_fit
-from planner.single import price
-from planner.what_if.ask import Ask
+from planner.candidates.candidate import Candidate
+from planner.request.filters import Filters, parse_mesh
+from planner.request.request_changes import Ask
+from planner.space.feasible import fits_any, nearest_miss, rules_leave_any
+from planner.space.one_strategy import price
+from planner.what_if.changes.smallest_change import LAST_RESORTS, changes_that_fit
 
 BACKENDS = ("nccl",)
 

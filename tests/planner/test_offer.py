@@ -1,9 +1,9 @@
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
-from planner.measure.backends import backend_verdict
-from planner.measure.toolchain import Toolchain
-from planner.offer import check_at_hand, default_stage, offer
+from lcplan.formats.errors import BadInputError, StageFailedError
+from planner.measure.targets.backends import backend_verdict
+from planner.measure.targets.toolchain import Toolchain
+from planner.run.toolchain_offer import check_at_hand, default_stage, offer
 
 
 def _toolchain(jax="0.10.1", gpu=True):
@@ -68,12 +68,12 @@ def test_heads_that_splash_does_not_take_are_announced(ask):
 
 
 def test_a_clock_that_is_not_here_is_said_before_anything_is_compiled(ask, monkeypatch):
-    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ("NVIDIA GB200",) * 4)
+    monkeypatch.setattr("planner.measure.targets.at_hand.gpu_names", lambda: ("NVIDIA GB200",) * 4)
     with pytest.raises(
         StageFailedError, match=r"gb200-nvl72: --stages timed may take 72 devices, 4 of them are here; use --dev"
     ):
         check_at_hand(ask())
-    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ())
+    monkeypatch.setattr("planner.measure.targets.at_hand.gpu_names", lambda: ())
     with pytest.raises(StageFailedError, match="0 of them are here; use --stages compiled, or workers that have them"):
         check_at_hand(ask())
     check_at_hand(ask("llama-tiny", "cpu-host", seq=1024, batch=8))

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Mesh, Strategy
-from planner.prune import Costs, pareto_front, survivor_order
+from planner.space.survivors import Costs, pareto_front, survivor_order
 
 
 def _costs(rows):

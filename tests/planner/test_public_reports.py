@@ -2,17 +2,17 @@
 
 import pytest
 
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan import catalog
-from lcplan.remat import GRID_POLICIES, REMAT_POLICIES
+from lcplan.formats.units import GIB
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.units import GIB
-from lcplan.workload import Workload
-from planner.analyse import analyse, setting_of
-from planner.filters import Filters
-from planner.request import make_request
-from planner.screen import broken_rules
-from planner.single import price
+from lcplan.strategy.remat import GRID_POLICIES, REMAT_POLICIES
+from planner.request.filters import Filters
+from planner.request.request import make_request
+from planner.space.analysis import analyse, setting_of
+from planner.space.one_strategy import price
+from planner.space.reject import broken_rules
 
 
 def _request(model, hw, *, seq, batch, **fields):

@@ -1,10 +1,10 @@
 import pytest
 
 from lcplan import catalog
-from lcplan.errors import BadInputError
-from lcplan.rollout import SampleWorkload
-from lcplan.workload import Workload
-from planner.request import default_global_batch, make_request
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import SampleWorkload
+from lcplan.spec.workload import Workload
+from planner.request.request import default_global_batch, make_request
 
 
 def test_too_many_devices(ask):

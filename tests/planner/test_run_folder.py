@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lcplan.errors import BadInputError
-from planner.run_folder import RunFolder
+from lcplan.formats.errors import BadInputError
+from planner.run.run_folder import RunFolder
 
 
 def test_a_folder_of_another_request_is_refused_with_what_differs(ask, tmp_path):

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from lcplan.errors import BadInputError
-from planner.run_read import read_run
+from lcplan.formats.errors import BadInputError
+from planner.run.run_read import read_run
 
 DAMAGE = [
     ("memory_bytes", 1.5, "memory_bytes: Input should be a valid dictionary"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "hf_configs"
 INDEX = FOLDER / "index.json"

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cost_models.table import StrategyTable
-from planner.space import Knobs, divisors, expand, mesh_options, mesh_sizes
+from cost_models.inputs.table import StrategyTable
+from planner.space.enumerate import Knobs, divisors, expand, mesh_options, mesh_sizes
 
 BACKENDS = ("nccl", "nvshmem")
 
@@ -78,7 +78,7 @@ def test_an_empty_space_has_empty_columns(ask):
 
 
 def test_the_main_job_has_tens_of_thousands_of_points(ask):
-    from planner.analyse import analyse
+    from planner.space.analysis import analyse
 
     analysis = analyse(ask(), BACKENDS)
     assert analysis.enumerated > 50_000

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cost_models.collectives import collectives
-from cost_models.setting import Setting
+from cost_models.collectives.step import collectives
+from cost_models.inputs.setting import Setting
 from lcplan.catalog import hardware, model
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
 
 BOUND = 0.02
 SCALARS = 4 * 100

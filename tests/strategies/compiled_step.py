@@ -8,19 +8,19 @@ from functools import cache
 
 import jax
 
-from cost_models.collectives import collectives
-from cost_models.setting import Setting
+from cost_models.collectives.step import collectives
+from cost_models.inputs.setting import Setting
 from lcplan.catalog import hardware
-from lcplan.collective import CollectiveUse
-from lcplan.model import ModelSpec
-from lcplan.remat import REMAT_POLICIES
+from lcplan.spec.collective import CollectiveUse
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.measure.hlo import read_executable
-from planner.measure.hlo_groups import MeshView
-from strategies.mesh import build_mesh
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from lcplan.strategy.remat import REMAT_POLICIES
+from planner.measure.hlo.executable import read_executable
+from planner.measure.hlo.groups import MeshView
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import build_step
 
 MODEL = ModelSpec(name="to read", layers=3, d_model=64, d_ff=96, heads=8, kv_heads=2, head_dim=8, vocab=136)
 WORKLOAD = Workload(seq_len=64, global_batch=8, precision="fp32")

@@ -13,13 +13,13 @@ from flax import nnx
 from reference import reference_loss
 from stacks import cut, joined
 
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from strategies.mesh import build_mesh
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
 from strategies.schemes.layout import token_order
-from strategies.spec import StepSpec
-from strategies.step import Batch, TrainStep, build_step
+from strategies.train.step import Batch, TrainStep, build_step
 
 LAYOUTS = ("whole", "uneven", "crossing", "short", "any ids")
 """Documents of a sequence: one, ``UNEVEN``, cut anywhere, every few tokens, cut anywhere with ids in no order."""

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lcplan.model import ModelSpec
-from strategies.rope import frequencies
+from lcplan.spec.model import ModelSpec
+from strategies.layers.rope import frequencies
 
 Params = dict[str, Any]
 

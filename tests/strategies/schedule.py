@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.measure.hlo_text import Computation, Instruction, Module, parse_module
+from planner.measure.hlo.text import Computation, Instruction, Module, parse_module
 
 KERNELS = ("__cudnn$fmha", "tpu_custom_call")
 """Targets of the custom calls that attention's kernels are."""

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
 
 Stacks = list[list[Any]]
 """By run, or by loop, and by place in its period."""

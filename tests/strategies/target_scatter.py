@@ -19,9 +19,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from lcplan.catalog import hardware
-from planner.measure.hlo import read_executable
-from planner.measure.hlo_groups import MeshView
-from strategies.collectives import reduce_scatter, reduce_scatter_tiles
+from planner.measure.hlo.executable import read_executable
+from planner.measure.hlo.groups import MeshView
+from strategies.parallel.collectives import reduce_scatter, reduce_scatter_tiles
 
 
 def main(request: dict[str, Any]) -> list[tuple[str, int]]:

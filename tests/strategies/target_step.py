@@ -15,17 +15,17 @@ from jax.experimental import topologies
 from schedule import products_beside_hops, products_beside_host_copies, ring_loops
 
 from lcplan import catalog
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.measure.hlo import read_executable
-from planner.measure.hlo_groups import MeshView
-from planner.measure.libtpu_memory import dump_options, temporaries
-from planner.measure.target import gpu_target_config, gpu_topology
+from planner.measure.hlo.executable import read_executable
+from planner.measure.hlo.groups import MeshView
+from planner.measure.hlo.libtpu_memory import dump_options, temporaries
+from planner.measure.targets.target import gpu_target_config, gpu_topology
+from strategies.inputs.step_spec import StepSpec
 from strategies.kernels import default_kernel
-from strategies.mesh import build_mesh
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import build_step
 
 REQUEST: dict[str, Any] = {
     "hardware": "gb200-nvl72",

@@ -8,19 +8,19 @@ from equality import LAYOUTS, Case, assert_equal, random_documents, reference
 from test_moe_equality import QWEN
 from test_step_equality import PLAIN, RICH, strategy
 
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import SCHEMES
-from lcplan.workload import Workload
+from strategies.inputs.step_spec import KernelName, StepSpec
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Attended, Segments
 from strategies.kernels.splash import SplashKernel
 from strategies.kernels.tiles import Tiles
-from strategies.limits import check
-from strategies.mesh import build_mesh
+from strategies.parallel.mesh import build_mesh
 from strategies.schemes.merge import Merged
-from strategies.slice import build_slice, slowest_rank
-from strategies.spec import KernelName, StepSpec
-from strategies.step import build_step
+from strategies.train.limits import check
+from strategies.train.rank_slice import build_slice, slowest_rank
+from strategies.train.step import build_step
 
 FAST = [
     ("uneven", PLAIN, strategy("ring", context=4, tensor=2)),

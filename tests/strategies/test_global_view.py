@@ -6,13 +6,13 @@ from compiled_step import collective_bytes, compile_on_host
 from equality import Case, assert_equal
 from test_step_equality import PLAIN, RICH, strategy
 
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import SCHEMES, Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.mesh import build_mesh
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
 from strategies.schemes.layout import global_positions, token_order
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.train.step import build_step
 
 MODES = ["auto", "explicit"]
 

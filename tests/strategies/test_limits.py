@@ -2,12 +2,12 @@
 
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.limits import check
-from strategies.spec import StepSpec
+from strategies.inputs.step_spec import StepSpec
+from strategies.train.limits import check
 
 MODEL = ModelSpec(name="small", layers=2, d_model=64, d_ff=96, heads=12, kv_heads=4, head_dim=8, vocab=96)
 

@@ -12,16 +12,16 @@ from equality import Case, assert_equal, errors
 from test_moe_equality import QWEN
 from test_step_equality import PLAIN, strategy
 
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
-from lcplan.remat import REMAT_POLICIES
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import AXIS_ORDERS, MOE_DISPATCHES, SCHEMES, Strategy
-from lcplan.workload import Workload
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.rules import ALL_RULES
-from strategies.limits import check
+from strategies.train.limits import check
 
 MODES = ("auto", "explicit")
 SQUARE, RING = {"context": 2, "tensor": 2}, {"context": 4, "fsdp": 2}

@@ -6,12 +6,12 @@ import jax
 import pytest
 from compiled_step import WORKLOAD, collective_bytes, law_bytes
 
-from lcplan.experts import Experts
-from lcplan.model import ModelSpec
+from lcplan.spec.experts import Experts
+from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Mesh, Strategy
-from strategies.mesh import build_mesh
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import build_step
 
 MODEL = ModelSpec(
     name="to read", layers=3, d_model=64, d_ff=96, heads=8, kv_heads=2, head_dim=8, vocab=136,

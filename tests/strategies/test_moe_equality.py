@@ -3,8 +3,8 @@
 import pytest
 from equality import Case, assert_equal
 
-from lcplan.experts import Experts
-from lcplan.model import ModelSpec
+from lcplan.spec.experts import Experts
+from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Mesh, Strategy
 
 QWEN = ModelSpec(

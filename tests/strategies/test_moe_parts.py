@@ -10,12 +10,12 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from lcplan.strategy import Mesh, Strategy
-from strategies.collectives import Ragged
-from strategies.mesh import EXPERT, build_mesh
 from strategies.moe import exchange
+from strategies.moe.capacity_rows import Room
 from strategies.moe.products import BlockProducts, EvenProducts, RaggedProducts
-from strategies.moe.room import Room
-from strategies.staging import zeros_after
+from strategies.parallel.collectives import Ragged
+from strategies.parallel.compute_in_place import zeros_after
+from strategies.parallel.mesh import EXPERT, build_mesh
 
 SIZES = np.array([5, 0, 9, 3], np.int32)
 D, F, SPARE = 6, 4, 4

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strategies.optimizer import adamw
+from strategies.train.optimizer import adamw
 
 PARAMS = {"w": jnp.linspace(-1, 1, 64)}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cost_models.plain_memory import device_gap_bytes
-from planner.validate.bundled import find_table
+from cost_models.memory.plain_jax import device_gap_bytes
+from planner.validate.sources.bundled import find_table
 
 ROOT = Path(__file__).parents[2]
 TABLE = find_table("h100-single-device")[0]

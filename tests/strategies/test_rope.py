@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec, Rope
-from strategies.rope import angles, frequencies, rotate
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec, Rope
+from strategies.layers.rope import angles, frequencies, rotate
 
 SIZES = {"name": "m", "layers": 1, "d_model": 64, "d_ff": 64, "heads": 2, "kv_heads": 1, "vocab": 64}
 

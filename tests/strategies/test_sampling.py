@@ -14,14 +14,14 @@ from equality import random_params
 from reference import reference_logits
 from test_step_equality import PLAIN, RICH
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
-from lcplan.rollout import SampleWorkload
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import SampleWorkload
 from lcplan.strategy import Mesh, Sampling, Strategy
-from strategies.mesh import build_mesh
-from strategies.sampling.limits import check
-from strategies.sampling.spec import SampleSpec, cache_lengths
-from strategies.sampling.step import SampleStep, build_step
+from strategies.parallel.mesh import build_mesh
+from strategies.rollout.limits import check
+from strategies.rollout.sample_spec import SampleSpec, cache_lengths
+from strategies.rollout.step import SampleStep, build_step
 
 PROMPT, GENERATE, BATCH = 6, 7, 8
 
@@ -150,7 +150,7 @@ def test_layouts_that_cannot_run_are_refused_with_the_reason(parameters, mesh, m
 
 
 def test_prefill_in_groups_of_sequences_gives_the_same(monkeypatch):
-    monkeypatch.setattr("strategies.sampling.decode.PREFILL_TOKENS", 2 * PROMPT)
+    monkeypatch.setattr("strategies.rollout.decode.PREFILL_TOKENS", 2 * PROMPT)
     step = step_of(PLAIN, "gathered-per-step", fsdp=2, tensor=2)  # two groups of two on each rank
     given = Given.to(step, PLAIN)
     tokens, wanted = greedy_reference(PLAIN)

@@ -9,11 +9,11 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from cost_models.attention import causal_imbalance
-from cost_models.documents import Chunks, visited_keys
+from cost_models.attention.work import causal_imbalance
+from cost_models.masks.documents import Chunks, visited_keys
 from lcplan.strategy import Mesh, Strategy
 from strategies.kernels.blockwise import BlockwiseKernel
-from strategies.mesh import CONTEXT, build_mesh
+from strategies.parallel.mesh import CONTEXT, build_mesh
 from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.documents import cut
 from strategies.schemes.layout import local_positions, token_order

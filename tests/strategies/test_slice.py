@@ -4,15 +4,15 @@ import jax
 import numpy as np
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.mesh import build_mesh
-from strategies.ranks import is_alone
-from strategies.slice import build_slice, slowest_rank
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
+from strategies.parallel.ranks import is_alone
+from strategies.train.rank_slice import build_slice, slowest_rank
+from strategies.train.step import build_step
 
 MODEL = ModelSpec(name="toy", layers=2, d_model=64, d_ff=128, heads=8, kv_heads=4, head_dim=8, vocab=128)
 

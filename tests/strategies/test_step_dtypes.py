@@ -9,11 +9,11 @@ from compiled_step import lower_on_host
 from equality import Case, errors
 from test_step_equality import PLAIN
 
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.mesh import build_mesh
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import build_step
 
 WIDTH = {"bf16": "bf16", "fp32": "f32"}
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from equality import Case, assert_equal, errors
 
-from lcplan.model import ModelSpec, Rope
-from lcplan.remat import REMAT_POLICIES
+from lcplan.spec.model import ModelSpec, Rope
 from lcplan.strategy import AXES, RING_SCHEMES, SCHEMES, Mesh, Strategy
+from lcplan.strategy.remat import REMAT_POLICIES
 
 PLAIN = ModelSpec(name="odd groups", layers=2, d_model=48, d_ff=40, heads=12, kv_heads=4, head_dim=8, vocab=96)
 RICH = ModelSpec(

@@ -9,12 +9,12 @@ from as_listed import assert_as_listed, listed
 from on_target import compiled, needs_gpu_compiler, needs_tpu_compiler
 
 from cost_models.estimate import estimate
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.measure.schedulers import scheduler_options
+from planner.measure.targets.schedulers import scheduler_options
 
 GIB = 2**30
 
@@ -125,7 +125,7 @@ def test_a_gb200_sends_one_of_two_lanes_beside_kernels():
 @needs_gpu_compiler
 @pytest.mark.parametrize(("ways", "alone"), [("one-way", (0, 1)), ("two-way", (2, 5))])
 def test_pieces_of_a_gb200s_collective_matmul_travel_beside_products(ways, alone):
-    """Hops that nothing hides, of the forward and of the backward pass, as ``cost_models.ring_matmul`` counts them.
+    """Hops that nothing hides, of the forward and of the backward pass, as ``collectives.collective_matmul`` counts them.
 
     One-way: the backward pass has the feed-forward's rows and its cotangent on their way at once, so that one hop waits for
     the other. Two-way: (4 - 1) // 2 = 1 hop of rows back in each of 2 and 4 gathers, and the same one.

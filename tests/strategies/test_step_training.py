@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from lcplan.errors import BadInputError
-from lcplan.model import ModelSpec
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from strategies.mesh import build_mesh
-from strategies.spec import StepSpec
-from strategies.step import build_step
+from strategies.inputs.step_spec import StepSpec
+from strategies.parallel.mesh import build_mesh
+from strategies.train.step import build_step
 
 MODEL = ModelSpec(name="to train", layers=2, d_model=32, d_ff=48, heads=4, kv_heads=2, head_dim=8, vocab=64)
 STEPS = 3

@@ -11,16 +11,16 @@ from equality import Case, assert_equal, reference
 from reference import naive_attention
 from test_step_equality import PLAIN, RICH, strategy
 
-from cost_models.collectives import collectives
-from cost_models.setting import Setting
+from cost_models.collectives.step import collectives
+from cost_models.inputs.setting import Setting
 from lcplan.catalog import hardware
-from lcplan.errors import BadInputError
-from lcplan.windows import WindowPattern
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.windows import WindowPattern
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.splash import SplashKernel
-from strategies.limits import check
-from strategies.mesh import build_mesh
-from strategies.step import build_step
+from strategies.parallel.mesh import build_mesh
+from strategies.train.limits import check
+from strategies.train.step import build_step
 
 
 def windowed(model, window, pattern=None, **fields):

@@ -3,7 +3,7 @@
 import pytest
 from on_target import needs_tpu_compiler, said_by
 
-from cost_models.libtpu_reductions import sums_everywhere
+from cost_models.collectives.libtpu_reductions import sums_everywhere
 from lcplan.catalog import hardware
 
 pytestmark = [pytest.mark.tpu_target, needs_tpu_compiler]

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from strategies.collectives import from_tiles, in_tiles, reduce_scatter, reduce_scatter_tiles
+from strategies.parallel.collectives import from_tiles, in_tiles, reduce_scatter, reduce_scatter_tiles
 
 MESH = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("fsdp", "context"))
 AXES = ("fsdp", "context")

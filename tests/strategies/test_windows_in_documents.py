@@ -10,13 +10,13 @@ from test_moe_equality import QWEN
 from test_step_equality import PLAIN, RICH, strategy
 from test_step_windows import FIRST_FULL, HALVES, TURNS, windowed
 
+from lcplan.spec.workload import Workload
 from lcplan.strategy import SCHEMES
-from lcplan.workload import Workload
+from strategies.inputs.step_spec import StepSpec
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Segments
 from strategies.kernels.splash import SplashKernel
-from strategies.slice import build_slice, slowest_rank
-from strategies.spec import StepSpec
+from strategies.train.rank_slice import build_slice, slowest_rank
 
 FAST = [
     ("uneven", windowed(PLAIN, 5), strategy("ring", context=4, tensor=2)),

@@ -1,6 +1,6 @@
-"""Print every key that an installed trainer knows, one a line: the source of ``planner/trainers/keys``.
+"""Print every key that an installed trainer knows, one a line: the source of the ``keys.txt`` of each trainer.
 
-Run it with the trainer's own Python: ``PYTHON tests/trainers/list_keys.py maxtext > planner/trainers/keys/maxtext.txt``.
+Run it with the trainer's own Python: ``PYTHON tests/trainers/list_keys.py maxtext > planner/trainers/maxtext/keys.txt``.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planner" / "export"))
 from export_plans import plans
 from real_trainers import VENVS, real_python
 
-from lcplan.errors import BadInputError
-from lcplan.plan import Plan
+from lcplan.evidence.plan import Plan
+from lcplan.formats.errors import BadInputError
 from planner.export.check import check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan

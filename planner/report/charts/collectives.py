@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lcplan.units import GIB, format_bytes
+from lcplan.formats.units import GIB, format_bytes
 from planner.explain.explanation import Explanation
 from planner.explain.inventory import Line
 from planner.report.charts.chart import PALETTE, Chart, Figures

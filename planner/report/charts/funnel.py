@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.result import SpaceCounts
-from planner.run_read import Run
+from planner.run.result import SpaceCounts
+from planner.run.run_read import Run
 
 ROW_PIXELS = 30
 LEFT_EDGE = 0.4

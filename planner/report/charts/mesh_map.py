@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from lcplan.hardware import HardwareSpec
+from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import Strategy
 from planner.report.charts.chart import PALETTE, Chart, Figures
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lcplan.units import GIB, format_bytes, format_seconds
-from planner.candidate import Candidate
+from lcplan.formats.units import GIB, format_bytes, format_seconds
+from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.report.cloud import Dot
-from planner.run_read import Run
+from planner.report.html.priced_sample import Dot
+from planner.run.run_read import Run
 
 SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", "no context axis")
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lcplan.units import GIB, format_bytes, format_seconds
-from planner.candidate import Candidate
+from lcplan.formats.units import GIB, format_bytes, format_seconds
+from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import Chart, Figures
-from planner.run_read import Run
-from planner.show.candidates import mesh_label
+from planner.report.terminal.candidates import mesh_label
+from planner.run.run_read import Run
 
 SHOWN = 10
 BAR_PIXELS = 26

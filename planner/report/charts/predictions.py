@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lcplan.units import format_bytes, format_seconds
-from planner.candidate import Candidate
+from lcplan.formats.units import format_bytes, format_seconds
+from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
 from planner.report.charts.parts import short_label
-from planner.run_read import Run
+from planner.run.run_read import Run
 
 ROW_PIXELS = 24
 LEAST_RANGE = 0.05

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lcplan.units import format_seconds
+from lcplan.formats.units import format_seconds
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.run_read import Run
+from planner.run.run_read import Run
 
 OUTCOMES = ("improved", "kept", "pruned", "rejected", "failed")
 SHAPES = ("diamond", "circle", "triangle-down", "cross", "square")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cost_models.rates import rates_of
+from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
-from lcplan.errors import BadInputError, StageFailedError
-from lcplan.figure import Figure
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.spec.figure import Figure
 from planner.calibrate.figures import Findings
 from planner.calibrate.overlay import overlay, write_overlay
 from planner.calibrate.run import entry_of

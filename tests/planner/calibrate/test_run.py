@@ -3,10 +3,10 @@
 import pytest
 
 from lcplan.catalog import hardware
-from lcplan.errors import StageFailedError
+from lcplan.formats.errors import StageFailedError
 from planner.calibrate import run
 from planner.calibrate.run import calibrate
-from planner.measure.toolchain import probe
+from planner.measure.targets.toolchain import probe
 
 HOSTS = {"kernel": "blockwise"}
 SMALL = [

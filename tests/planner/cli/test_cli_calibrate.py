@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lcplan.catalog import hardware
-from lcplan.figure import Figure
+from lcplan.spec.figure import Figure
 from planner.calibrate.figures import Findings
 from planner.calibrate.run import Calibration
 
@@ -29,7 +29,7 @@ def measured(monkeypatch):
         finished(1, 1)
         return Calibration(hardware("dgx-h100"), "8 x test", WHERE, found)
 
-    monkeypatch.setattr("planner.cli.calibrate.calibrate", calibrate)
+    monkeypatch.setattr("planner.cli.commands.calibrate.calibrate", calibrate)
     return called
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cost_models.torch_memory import RESERVED_OF_ALLOCATED
+from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
 from lcplan import catalog
-from lcplan.units import GIB
+from lcplan.formats.units import GIB
 
 EIGHT = ("--hw", "dgx-h100", "--devices", "8", "--format", "json")
 SHORT = ("--model", "llama3.1-8b", "--seq", "4k", "--remat", "full")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lcplan import Plan
-from planner.measure.backends import backend_verdict
+from planner.measure.targets.backends import backend_verdict
 
 MAIN = ("search", "--model", "llama3-8b", "--seq", "256k", "--hw", "gb200-nvl72")
 MODELLED = (*MAIN, "--stages", "modelled")
@@ -109,7 +109,7 @@ def test_a_filter_that_stands_twice_has_the_values_of_both(lcplan):
 
 
 def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monkeypatch):
-    monkeypatch.setattr("planner.measure.at_hand.gpu_names", lambda: ())
+    monkeypatch.setattr("planner.measure.targets.at_hand.gpu_names", lambda: ())
     answer = lcplan("search", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "timed")
     assert (answer.code, answer.out) == (3, "")
     assert answer.err == (
@@ -120,7 +120,7 @@ def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monke
 
 @pytest.mark.parametrize("asked", ["--time", "--slice"])
 def test_a_rank_that_no_device_here_runs_ends_an_estimate_before_it_compiles(lcplan, monkeypatch, asked):
-    for place in ("at_hand", "compile"):
+    for place in ("targets.at_hand", "jobs"):
         monkeypatch.setattr(f"planner.measure.{place}.gpu_names", lambda: ())
     answer = lcplan("estimate", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--mesh", "context=8", asked)
     assert (answer.code, answer.out) == (3, "")

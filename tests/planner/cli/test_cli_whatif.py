@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.report import renderer
+from planner.report.html import renderer
 
 MAX_SEQ = ("whatif", "max-seq", "--model", "llama3-8b", "--hw", "dgx-h100", "--devices", "8", "--global-batch", "1")
 SWEEP = (

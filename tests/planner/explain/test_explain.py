@@ -2,18 +2,18 @@
 
 import pytest
 
-from cost_models.collectives import collectives
-from lcplan.collective import CollectiveUse
-from lcplan.errors import BadInputError
-from lcplan.measurement import Compiled
-from planner.analyse import setting_of
+from cost_models.collectives.step import collectives
+from lcplan.evidence.measurement import Compiled
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.collective import CollectiveUse
 from planner.explain.explanation import compare, explain
 from planner.explain.inventory import inventory, trouble
-from planner.explain.name import named_strategy
+from planner.explain.strategy_words import named_strategy
 from planner.explain.traffic import COMM_PARTS, exposures, transfers
 from planner.explain.why import verdict
-from planner.run_read import read_run
-from planner.single import price
+from planner.run.run_read import read_run
+from planner.space.analysis import setting_of
+from planner.space.one_strategy import price
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from export_plans import make_plan, plans
 
-from lcplan.plan import Plan
+from lcplan.evidence.plan import Plan
 
 
 @pytest.fixture(scope="session")

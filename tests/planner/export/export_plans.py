@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lcplan import __version__, catalog
-from lcplan.plan import Evidence, Launch, Plan, Request
+from lcplan.evidence.plan import Evidence, Launch, Plan, Request
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.request import SearchRequest
-from planner.single import price
+from planner.request.request import SearchRequest
+from planner.space.one_strategy import price
 
 JAX = "0.10.1"
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export import check
 from planner.export.check import check_export, python_of, run_checker, topology_words
 from planner.export.folder import write_export

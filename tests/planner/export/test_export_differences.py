@@ -2,8 +2,8 @@
 
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.remat import REMAT_POLICIES
+from lcplan.formats.errors import BadInputError
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.export.cost import fits_budget
 from planner.export.run import export_plan
 

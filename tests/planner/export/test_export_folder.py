@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export.folder import MANIFEST, write_export
 
 FILES = {"a.yml": "x: 1\n", "launch.sh": "#!/bin/sh\n"}

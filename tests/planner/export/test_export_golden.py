@@ -40,7 +40,7 @@ def test_export_is_the_golden_text(named_plans, trainer, name):
 
 
 def test_the_jax_export_carries_a_plan_that_loads(named_plans, tmp_path):
-    from lcplan.plan import Plan
+    from lcplan.evidence.plan import Plan
 
     files = export_plan(named_plans["8b-256k-gb200"], "jax").files
     (tmp_path / "plan.yaml").write_text(files["plan.yaml"])
@@ -49,7 +49,7 @@ def test_the_jax_export_carries_a_plan_that_loads(named_plans, tmp_path):
 
 @pytest.mark.parametrize("trainer", sorted(ABLE))
 def test_every_plan_is_exported_or_refused_with_a_reason(named_plans, trainer):
-    from lcplan.errors import BadInputError
+    from lcplan.formats.errors import BadInputError
 
     for name, plan in named_plans.items():
         if name in ABLE[trainer]:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from planner.export.own_step import parameter_specs
 from planner.export.run import export_plan
 from planner.trainers import Job
+from planner.trainers.jax.export import parameter_specs
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_its_shardings_are_those_of_the_step(new_plan, model, tensor):
     from flax import nnx
     from jax.sharding import PartitionSpec as P
 
-    from strategies.model import Decoder
-    from strategies.placement import partition_specs
-    from strategies.spec import StepSpec
+    from strategies.inputs.step_spec import StepSpec
+    from strategies.model.decoder import Decoder
+    from strategies.parallel.placement import partition_specs
 
     plan = new_plan(model, "cpu-host", seq=256, batch=1, tensor=tensor, loss_chunk_tokens=32)
     spec = StepSpec(model=plan.request.model, workload=plan.request.workload, strategy=plan.strategy, kernel="blockwise")

@@ -8,7 +8,7 @@ import pytest
 from export_plans import ABLE
 from real_trainers import VENVS, real_python
 
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
 from planner.export.check import FILES, CheckResult, check_export, check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan
@@ -131,7 +131,7 @@ def test_an_export_that_means_another_plan_is_noticed(named_plans, tmp_path, pyt
 
 def test_flags_that_the_trainers_jax_lacks_would_abort_it(new_plan, tmp_path, python):
     """Why exports are written for the trainer's jax: NVSHMEM's flag under jax 0.11 ends the process."""
-    from lcplan.errors import StageFailedError
+    from lcplan.formats.errors import StageFailedError
 
     plan = new_plan("llama3-8b", "gb200-nvl72", seq=262144, context=16, tensor=2, backend="nvshmem")
     export = export_plan(plan, "maxtext", jax="0.10.1")
@@ -163,7 +163,7 @@ def test_keys_are_those_of_the_packages(python):
     """The key lists that importers know by are what the packages list today."""
     import subprocess
 
-    from planner.trainers.known_keys import known_keys
+    from planner.trainers.common.known_keys import known_keys
 
     script = Path(__file__).parents[2] / "trainers" / "list_keys.py"
     for trainer in ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed"):

@@ -9,21 +9,21 @@ from export_plans import make_plan, plans
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan import catalog
-from lcplan.errors import BadInputError
-from lcplan.plan import Plan
+from lcplan.evidence.plan import Plan
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
-from lcplan.workload import Workload
-from planner.analyse import valid_points
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import FORMATS, with_file
 from planner.export.check import FILES
 from planner.export.run import Export, export_plan
-from planner.filters import Filters
-from planner.importers.estimate import placed
-from planner.request import SearchRequest
-from planner.single import resolve_strategy
+from planner.imports.estimate import placed
+from planner.request.filters import Filters
+from planner.request.request import SearchRequest
+from planner.space.analysis import valid_points
+from planner.space.one_strategy import resolve_strategy
 
 JOBS = [
     ("llama3-8b", "gb200-nvl72", 262144, 4),

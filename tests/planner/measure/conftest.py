@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from measuring import MakeJob, MemoryStore, odd_program, ring_job
 
-from planner.measure.job import Program
-from planner.measure.toolchain import Toolchain, probe
+from planner.measure.targets.toolchain import Toolchain, probe
+from planner.measure.workers.job import Program
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lcplan import catalog
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.measure.deep import RING
-from planner.measure.job import CompileJob, Program
+from planner.measure.real_backends import RING
+from planner.measure.workers.job import CompileJob, Program
 
 MakeJob = Callable[..., CompileJob]
 

@@ -10,11 +10,11 @@ import pytest
 from measuring import MakeJob
 
 from lcplan import catalog
-from lcplan.errors import StageFailedError
-from planner.measure.at_hand import devices_at_hand, gpu_names
-from planner.measure.compile import Work, time_jobs
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain
+from lcplan.formats.errors import StageFailedError
+from planner.measure.jobs import Work, time_jobs
+from planner.measure.targets.at_hand import devices_at_hand, gpu_names
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.pool import PoolLimits
 
 
 @pytest.fixture(autouse=True)

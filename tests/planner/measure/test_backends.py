@@ -6,7 +6,7 @@ import pytest
 
 from lcplan import catalog
 from lcplan.strategy import Mesh, Strategy
-from planner.measure.backends import (
+from planner.measure.targets.backends import (
     backend_verdict,
     compiler_options,
     devices_per_process,

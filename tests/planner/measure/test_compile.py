@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from measuring import MakeJob, MemoryStore
 
-from lcplan.errors import StageFailedError
-from planner.measure.compile import compile_jobs, kernel_for
-from planner.measure.job import CompileJob, Program
-from planner.measure.pool import PoolLimits
-from planner.measure.target import target_for
-from planner.measure.toolchain import Toolchain
+from lcplan.formats.errors import StageFailedError
+from planner.measure.jobs import compile_jobs, kernel_for
+from planner.measure.targets.target import target_for
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import CompileJob, Program
+from planner.measure.workers.pool import PoolLimits
 
 Odd = Callable[[str], Program]
 LIMITS = PoolLimits(jobs=1, wall_s=120)

@@ -6,14 +6,14 @@ import pytest
 from measuring import MakeJob
 
 from lcplan import catalog
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.measure.backends import backend_verdict
-from planner.measure.compile import compile_jobs
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.backends import backend_verdict
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
 
 LIMITS = PoolLimits(jobs=2, wall_s=300)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from measuring import MakeJob
 
-from planner.measure.compile import Work, compile_jobs, time_jobs
-from planner.measure.executables import kept_in
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain
+from planner.measure.jobs import Work, compile_jobs, time_jobs
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.executables import kept_in
+from planner.measure.workers.pool import PoolLimits
 
 
 def steps(folder: Path) -> list[str]:

@@ -6,19 +6,19 @@ from collections import Counter
 
 import pytest
 
-from cost_models.collectives import collectives
+from cost_models.collectives.step import collectives
 from cost_models.estimate import estimate
-from cost_models.setting import Setting
-from cost_models.table import StrategyTable
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan import catalog
-from lcplan.model import ModelSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
 from planner.explain.inventory import SMALL_BYTES, TOLERANCE
-from planner.measure.compile import compile_jobs
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
 
 LIMITS = PoolLimits(jobs=1, wall_s=500)
 WORST = 0.10

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from planner.measure.flags import GONE, FlagParser
+from planner.measure.targets.flags import GONE, FlagParser
 
 pytest.importorskip("jax")
 PARSER = FlagParser(sys.executable)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lcplan.errors import BadInputError
-from planner.measure.gang import VARIABLE, Gang, here, launched
+from lcplan.formats.errors import BadInputError
+from planner.measure.workers.gang import VARIABLE, Gang, here, launched
 
 
 @pytest.mark.parametrize(

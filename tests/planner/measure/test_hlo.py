@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.measure.hlo import HloFacts, Kind, read_executable
-from planner.measure.hlo_groups import MeshView
+from planner.measure.hlo.executable import HloFacts, Kind, read_executable
+from planner.measure.hlo.groups import MeshView
 
 DATA = Path(__file__).parent / "data"
 RING = MeshView(("fsdp", "context", "tensor"), (2, 4, 2))

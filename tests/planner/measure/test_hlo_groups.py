@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.measure.hlo_groups import MeshView, replica_groups, source_target_pairs
+from planner.measure.hlo.groups import MeshView, replica_groups, source_target_pairs
 
 NAMES = ("data", "fsdp", "context", "expert", "tensor")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.measure.hlo_loops import trip_count
-from planner.measure.hlo_text import parse_module
+from planner.measure.hlo.loops import trip_count
+from planner.measure.hlo.text import parse_module
 
 TEXT = """HloModule jit_f, num_partitions=4
 

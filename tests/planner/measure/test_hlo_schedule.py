@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.measure.hlo_schedule import read_schedule
-from planner.measure.hlo_text import parse_module
+from planner.measure.hlo.schedule import read_schedule
+from planner.measure.hlo.text import parse_module
 
 DATA = Path(__file__).parent / "data"
 TEXT = """HloModule m, num_partitions=2

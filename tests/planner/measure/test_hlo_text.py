@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.measure.hlo_text import parse_module, shape_bytes
+from planner.measure.hlo.text import parse_module, shape_bytes
 
 TEXT = """HloModule jit_f, is_scheduled=true, replica_count=2, num_partitions=4
 

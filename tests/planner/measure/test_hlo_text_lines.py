@@ -1,6 +1,6 @@
 """A Mosaic kernel's attributes span lines in an executable's text; the computation goes on behind them."""
 
-from planner.measure.hlo_text import parse_module
+from planner.measure.hlo.text import parse_module
 
 TEXT = """HloModule jit_step, num_partitions=2
 

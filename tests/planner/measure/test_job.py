@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from measuring import MakeJob
 
-from planner.measure.job import CompileJob, Program, Purpose, job_key, resolve
-from planner.measure.target import target_for
-from planner.measure.toolchain import Toolchain
+from planner.measure.targets.target import target_for
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import CompileJob, Program, Purpose, job_key, resolve
 
 
 def key(job: CompileJob, toolchain: Toolchain, *, purpose: Purpose = "compile", kernel: str = "blockwise") -> str:

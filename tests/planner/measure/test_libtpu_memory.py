@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.measure.libtpu_memory import dump_options, temporaries
-from planner.measure.process import clean_environment
-from planner.measure.toolchain import Toolchain
+from planner.measure.hlo.libtpu_memory import dump_options, temporaries
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.process import clean_environment
 
 ASSIGNMENT = """BufferAssignment:
 allocation 0: size 512, thread-local:
@@ -29,7 +29,7 @@ from pathlib import Path
 import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from planner.measure.libtpu_memory import dump_options, temporaries
+from planner.measure.hlo.libtpu_memory import dump_options, temporaries
 
 def step(w, x):
     y, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w) @ jnp.tanh(w.T @ w) + x, None), x, w)

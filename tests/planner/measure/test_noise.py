@@ -1,6 +1,6 @@
 """What is kept of a worker's stderr."""
 
-from planner.measure.noise import MAX_WORDS, last_words, warnings_in
+from planner.measure.workers.stderr_lines import MAX_WORDS, last_words, warnings_in
 
 CUDART = "I0000 00:00:1.000000    5482 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used."
 

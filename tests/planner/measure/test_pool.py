@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.measure.pool import Outcome, PoolLimits, Task, run_tasks
-from planner.measure.process import Launch, clean_environment
+from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
+from planner.measure.workers.process import Launch, clean_environment
 
 WORKER = """
 import json, os, signal, sys, time

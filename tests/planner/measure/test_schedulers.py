@@ -4,8 +4,8 @@ import pytest
 
 from lcplan import catalog
 from lcplan.strategy import SCHEDULERS, Mesh, Strategy
-from planner.measure.backends import compiler_options, environment, xla_flags
-from planner.measure.schedulers import scheduler_options, scheduler_verdict
+from planner.measure.targets.backends import compiler_options, environment, xla_flags
+from planner.measure.targets.schedulers import scheduler_options, scheduler_verdict
 
 H100, V5P, HOST = (catalog.hardware(name) for name in ("dgx-h100", "tpu-v5p-8", "cpu-host"))
 

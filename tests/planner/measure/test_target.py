@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lcplan import catalog
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
-from planner.measure.target import gpu_target_config, gpu_topology, target_for
-from planner.measure.toolchain import Toolchain
+from planner.measure.targets.target import gpu_target_config, gpu_topology, target_for
+from planner.measure.targets.toolchain import Toolchain
 
 FULL = Toolchain(
     python="python",

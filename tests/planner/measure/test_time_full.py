@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from measuring import MakeJob, MemoryStore
 
-from lcplan.errors import StageFailedError
-from planner.measure.compile import time_jobs
-from planner.measure.pool import PoolLimits
-from planner.measure.time_full import SAMPLING, peak_bytes, time_step
-from planner.measure.toolchain import Toolchain
+from lcplan.formats.errors import StageFailedError
+from planner.measure.jobs import time_jobs
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.timing.time_full import SAMPLING, peak_bytes, time_step
+from planner.measure.workers.pool import PoolLimits
 
 LIMITS = PoolLimits(jobs=2, wall_s=120)
 

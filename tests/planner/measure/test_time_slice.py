@@ -4,18 +4,18 @@ import pytest
 from measuring import MakeJob, MemoryStore
 
 from lcplan import catalog
-from lcplan.errors import StageFailedError
+from lcplan.formats.errors import StageFailedError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.bench import Bench
-from planner.filters import Filters
-from planner.measure.compile import time_slices
-from planner.measure.pool import PoolLimits
-from planner.measure.time_slice import depths_of
-from planner.measure.toolchain import Toolchain
-from planner.request import SearchRequest
-from planner.single import price
-from planner.slices import says
+from planner.measure.jobs import time_slices
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.timing.time_slice import depths_of
+from planner.measure.workers.pool import PoolLimits
+from planner.request.filters import Filters
+from planner.request.request import SearchRequest
+from planner.run.measuring import Bench
+from planner.run.timed_slice import says
+from planner.space.one_strategy import price
 
 LIMITS = PoolLimits(jobs=1, wall_s=300)
 
@@ -71,6 +71,6 @@ def test_a_slice_needs_a_device_of_its_kind(toolchain: Toolchain, make_job: Make
     with pytest.raises(StageFailedError, match="dgx-h100: a slice runs on a device of its kind: no CUDA plugin"):
         list(time_slices([make_job("dgx-h100", context=2)], toolchain=bare, pool=LIMITS, store=None))
     able = toolchain.model_copy(update={"targets": {**toolchain.targets, "gpu": True}})
-    monkeypatch.setattr("planner.measure.compile.gpu_names", lambda: ())
+    monkeypatch.setattr("planner.measure.jobs.gpu_names", lambda: ())
     with pytest.raises(StageFailedError, match="dgx-h100: a slice runs on a device of its kind: the driver lists no GPU here"):
         list(time_slices([make_job("dgx-h100", context=2)], toolchain=able, pool=LIMITS, store=None))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from measuring import MakeJob
 
-from lcplan.errors import BadInputError
-from planner.measure.compile import compile_jobs
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import GPU_WAY_OUT, TPU_WAY_OUT, Toolchain, probe
+from lcplan.formats.errors import BadInputError
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.toolchain import GPU_WAY_OUT, TPU_WAY_OUT, Toolchain, probe
+from planner.measure.workers.pool import PoolLimits
 
 NEEDED = '"jaxlib": "0.10.1", "flax": "0.12", "optax": "0.2", "pydantic": "2", "pyyaml": "6", "jaxtyping": "0.3", "numpy": "2"'
 
@@ -110,7 +110,7 @@ def test_a_virtual_environment_elsewhere_compiles_without_lcplan_in_it(tmp_path:
 
 @pytest.mark.gpu_target
 def test_a_deep_probe_believes_the_executable(gpu_toolchain: Toolchain) -> None:
-    from planner.measure.deep import seen
+    from planner.measure.real_backends import seen
 
     only = gpu_toolchain.model_copy(
         update={

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.measure.worker import MAX_ERROR, kind_of, words_of
+from planner.measure.workers.worker import MAX_ERROR, kind_of, words_of
 
 
 class JaxRuntimeError(Exception):

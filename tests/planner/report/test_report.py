@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from lcplan.errors import StageFailedError
+from lcplan.formats.errors import StageFailedError
 from lcplan.strategy import Mesh, Strategy
-from planner.report import renderer
 from planner.report.charts.mesh_map import axis_places, mesh_map
-from planner.report.cloud import cloud
-from planner.report.html import copyable, data_script, element
-from planner.report.page import Report, write_report
-from planner.report.plots import write_plots
-from planner.run_read import read_run
+from planner.report.html import renderer
+from planner.report.html.escape import copyable, data_script, element
+from planner.report.html.page import Report, write_report
+from planner.report.html.plots import write_plots
+from planner.report.html.priced_sample import cloud
+from planner.run.run_read import read_run
 
 MOST_BYTES = 5 * 10**6
 needs_renderer = pytest.mark.skipif(not renderer.available(), reason='needs the extra "report"')

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from planner.report import renderer
-from planner.report.page import Report, write_report
-from planner.run_read import read_run
+from planner.report.html import renderer
+from planner.report.html.page import Report, write_report
+from planner.run.run_read import read_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [

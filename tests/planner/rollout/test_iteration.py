@@ -51,9 +51,9 @@ def test_what_an_iteration_is_not_asked(lcplan):
 
 def test_a_rollouts_compile_teaches_nothing_of_a_train_step():
     import planner
-    from lcplan.measurement import Compiled
-    from planner.analyse import setting_of
-    from planner.learnt import learn_from_compile
+    from lcplan.evidence.measurement import Compiled
+    from planner.candidates.learning import learn_from_compile
+    from planner.space.analysis import setting_of
 
     sizes = {"prompt": 256, "generate": 1024, "batch": 512}
     found = planner.estimate(workload="sample", model="qwen3-1.7b", hw="tpu-v4-32", mesh="fsdp=16", **sizes)

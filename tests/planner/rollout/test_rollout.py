@@ -2,8 +2,8 @@
 
 import pytest
 
-from lcplan.errors import BadInputError
-from lcplan.plan import Plan
+from lcplan.evidence.plan import Plan
+from lcplan.formats.errors import BadInputError
 from planner.export.run import export_plan
 
 SAMPLE = [

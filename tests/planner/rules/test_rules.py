@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from rule_cases import CASES
 
-from cost_models.table import StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES, Mesh, Strategy
-from planner.analyse import analyse, setting_of
-from planner.filters import Filters
+from planner.request.filters import Filters
 from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
-from planner.screen import broken_rules, screen
+from planner.space.analysis import analyse, setting_of
+from planner.space.reject import broken_rules, screen
 
 
 def _strategy(scheme="ring", loss_chunk_tokens=1024, **fields):
@@ -85,7 +85,7 @@ def test_a_mesh_rejected_early_is_counted_as_all_its_points(ask):
     """Rules on meshes before the product, or on every point of it: the same counts."""
     request = ask("llama-tiny", "dgx-h100", seq=1024, batch=8)
     analysis = analyse(request, ("nccl", "nvshmem"))
-    from planner.space import Knobs, expand, mesh_sizes
+    from planner.space.enumerate import Knobs, expand, mesh_sizes
 
     every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem"), kind="gpu"), mesh_sizes(request))
     assert analysis.enumerated == len(every)

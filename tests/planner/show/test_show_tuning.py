@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from planner.show.tuning import SHOWN, tuning_view
+from planner.report.terminal.tuning import SHOWN, tuning_view
 
 
 def trial(number, outcome="pruned", *, pareto=False):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.study.location import canonical_url, open_storage, shown
 from planner.study.shared import Shared
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.study.location import LEAST_GRACE_S, open_storage
 from planner.study.shared import Shared
 

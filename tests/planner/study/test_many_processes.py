@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
 
 from measuring import ring_job
 
-from lcplan.measurement import Timed
-from planner.measure.compile import Work, time_jobs
-from planner.measure.gang import Gang
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import probe
+from lcplan.evidence.measurement import Timed
+from planner.measure.jobs import Work, time_jobs
+from planner.measure.targets.toolchain import probe
+from planner.measure.workers.gang import Gang
+from planner.measure.workers.pool import PoolLimits
 from planner.study.shared import Crew, Shared
 
 WORKER = "import sys; from planner.cli.main import main; main()"

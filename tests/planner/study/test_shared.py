@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
 
 from measuring import odd_program, ring_job
 
-from planner.measure.compile import Work
-from planner.measure.job import CompileJob
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import Toolchain, probe
+from planner.measure.jobs import Work
+from planner.measure.targets.toolchain import Toolchain, probe
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import PoolLimits
 from planner.study.shared import DEATHS, Crew, Shared
 
 REQUEST = {"model": {"name": "ring"}}

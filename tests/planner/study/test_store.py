@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lcplan.errors import BadInputError, StageFailedError
+from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.study import Store
 
 REQUEST = {"model": {"name": "m", "layers": 2}, "workload": {"seq_len": 1024}, "filters": []}

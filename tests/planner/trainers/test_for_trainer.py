@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from cost_models.table import CODES, StrategyTable
-from lcplan.errors import BadInputError
+from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
-from planner.analyse import analyse, setting_of, valid_points
-from planner.filters import Filters
-from planner.trainers import TRAINER_NAMES, Job, trainer, translate
-from planner.trainers.restrict import restrict, rules_for
+from planner.request.filters import Filters
+from planner.space.analysis import analyse, setting_of, valid_points
+from planner.trainers import TRAINER_NAMES, Job, trainer
+from planner.trainers.common.restrict import restrict, rules_for
+from planner.trainers.common.translate import translate
 
 
 def narrowed(request, name: str):

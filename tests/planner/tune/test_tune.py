@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from lcplan import catalog
-from lcplan.errors import BadInputError
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.workload import Workload
-from planner.bench import Bench
-from planner.filters import Filters
-from planner.measure.pool import PoolLimits
-from planner.measure.toolchain import probe
-from planner.request import SearchRequest
-from planner.single import price
-from planner.tune import Budget, run, tune
-from planner.tune.knobs import TuningSpace
+from planner.measure.targets.toolchain import probe
+from planner.measure.workers.pool import PoolLimits
+from planner.request.filters import Filters
+from planner.request.request import SearchRequest
+from planner.run.measuring import Bench
+from planner.run.tune import Budget, run, tune
+from planner.run.tune.knobs import TuningSpace
+from planner.space.one_strategy import price
 
 HARDWARE = catalog.hardware("gb200-nvl72")
 REQUEST = SearchRequest(

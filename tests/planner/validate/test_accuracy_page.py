@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from planner.validate.bundled import find_table, table_names
-from planner.validate.page import accuracy_page
-from planner.validate.pictures import PICTURES, POINTS, drawn_facts, errors_chart, picture_name, predicted_chart, write_pictures
+from planner.report.accuracy_page import accuracy_page
+from planner.report.accuracy_pictures import (
+    PICTURES,
+    POINTS,
+    drawn_facts,
+    errors_chart,
+    picture_name,
+    predicted_chart,
+    write_pictures,
+)
 from planner.validate.run import validate
+from planner.validate.sources.bundled import find_table, table_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
 ANEW = "make it anew: lcplan validate --page docs/accuracy.md"

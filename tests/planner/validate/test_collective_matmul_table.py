@@ -1,7 +1,7 @@
 """The published microseconds of collective matmul: one shape is chosen by the unsharded row, the others follow."""
 
-from planner.validate.bundled import find_table
 from planner.validate.run import validate
+from planner.validate.sources.bundled import find_table
 
 
 def test_the_published_microseconds_within_a_tenth():

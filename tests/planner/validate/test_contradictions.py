@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.validate.read import table_of
 from planner.validate.run import validate
+from planner.validate.sources.read import table_of
 
 BASE = {
     "schema_version": 1,

@@ -1,7 +1,7 @@
 """How much of the bundled tables is modelled, against excuses read off the rows themselves and not from what validate says."""
 
-from planner.validate.bundled import find_table, table_names
 from planner.validate.run import _facts
+from planner.validate.sources.bundled import find_table, table_names
 
 LACKED_SCHEMES = {"double-ring", "full-attention-ring", "usp-ring-first", "rsa", "magi_attn-a2av", "magi_attn-native"}
 """A ring of rings, attention that is not causal, heads exchanged between nodes, and programs of others' own."""

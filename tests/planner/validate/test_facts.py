@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 from made import data, row
 
-from cost_models.program import PROGRAMS
-from lcplan.errors import BadInputError
+from cost_models.inputs.program import PROGRAMS
+from lcplan.formats.errors import BadInputError
 from planner.validate.choices import Cases, choices
-from planner.validate.excuse import NotModelledError
-from planner.validate.facts import facts_of
-from planner.validate.read import table_of
 from planner.validate.run import validate
-from planner.validate.specs import Specs, trainer_of
-from planner.validate.table import PublishedTable, Source
+from planner.validate.sources.excuse import NotModelledError
+from planner.validate.sources.facts import facts_of
+from planner.validate.sources.read import table_of
+from planner.validate.sources.specs import Specs, trainer_of
+from planner.validate.sources.table import PublishedTable, Source
 
 
 def facts(tmp_path, **changes):

@@ -2,14 +2,21 @@
 
 import pytest
 
-from cost_models.program import PROGRAMS
+from cost_models.inputs.program import PROGRAMS
 from lcplan.catalog import hardware, model_names
-from lcplan.errors import BadInputError
-from lcplan.remat import REMAT_POLICIES
+from lcplan.formats.errors import BadInputError
 from lcplan.strategy import SCHEMES
-from planner.validate.names import MODEL_NAMES, REMAT_NAMES, SCHEME_NAMES, hardware_of, model_of, precision_of
-from planner.validate.read import read_table, table_of
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.validate.run import validate
+from planner.validate.sources.names import (
+    MODEL_NAMES,
+    REMAT_NAMES,
+    SCHEME_NAMES,
+    hardware_of,
+    model_of,
+    precision_of,
+)
+from planner.validate.sources.read import read_table, table_of
 
 MESH = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1, "pipe": 1}
 ROW = {

@@ -1,10 +1,10 @@
 import pytest
 
-from planner.validate.bundled import find_table
-from planner.validate.rankings import comparisons, in_bar
-from planner.validate.row_result import RowResult
 from planner.validate.run import validate
-from planner.validate.table import Row
+from planner.validate.scoring.rankings import comparisons, in_bar
+from planner.validate.scoring.row_result import RowResult
+from planner.validate.sources.bundled import find_table
+from planner.validate.sources.table import Row
 from tests.planner.validate.made import row
 
 

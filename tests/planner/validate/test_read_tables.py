@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from made import data, row
 
-from lcplan.errors import BadInputError
-from planner.validate.bundled import find_table, table_names
-from planner.validate.read import read_table, table_of
+from lcplan.formats.errors import BadInputError
+from planner.validate.sources.bundled import find_table, table_names
+from planner.validate.sources.read import read_table, table_of
 
 
 def test_defaults_lie_under_every_row_and_null_takes_them_away():

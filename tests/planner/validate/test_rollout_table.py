@@ -2,10 +2,10 @@
 
 import pytest
 
-from lcplan.textfile import read_yaml
-from planner.validate.bundled import find_table
-from planner.validate.read import table_of
+from lcplan.formats.textfile import read_yaml
 from planner.validate.run import validate
+from planner.validate.sources.bundled import find_table
+from planner.validate.sources.read import table_of
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_seeds_training_program_runs_out_of_memory_where_it_did():
     assert not all(row.measured["fits"] for row in rows)
     errors = {row.id: row.error_ratio["peak_bytes"] for row in rows if "peak_bytes" in row.error_ratio}
     assert errors.keys() == {"naive-64", "flash-64", "remat-256"}
-    # The source reads memory_analysis(), which holds a TPU's fragmentation twice (planner.measure.libtpu_memory).
+    # The source reads memory_analysis(), which holds a TPU's fragmentation twice (planner.measure.hlo.libtpu_memory).
     assert 0 < errors["naive-64"] < 0.05
     assert -0.14 < errors["flash-64"] < 0
     assert -0.27 < errors["remat-256"] < 0

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from made import data, row
 
-from cost_models.constants import fitted_on, published_constants
-from lcplan.errors import BadInputError
-from planner.validate.bundled import find_table, table_names
-from planner.validate.read import table_of
+from cost_models.inputs.constants import fitted_on, published_constants
+from lcplan.formats.errors import BadInputError
 from planner.validate.run import validate
+from planner.validate.sources.bundled import find_table, table_names
+from planner.validate.sources.read import table_of
 from planner.validate.trials import CHOSEN_BY, Trials
 
 MESH = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1, "pipe": 1}

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.validate.score import errors, rank_correlation, ranks_of, summary, verdicts
+from planner.validate.scoring.score import errors, rank_correlation, ranks_of, summary, verdicts
 
 
 def test_errors_are_signed_and_of_what_both_sides_have():

@@ -7,10 +7,10 @@ from typing import get_args
 
 import pytest
 
-from cost_models.program import PROGRAMS
+from cost_models.inputs.program import PROGRAMS
 from planner.validate.choices import OPTIONS
-from planner.validate.excuse import Reason
-from planner.validate.table import Measured, MemoryFigure, Part, Row, RowMesh, RowStrategy, RowWorkload
+from planner.validate.sources.excuse import Reason
+from planner.validate.sources.table import Measured, MemoryFigure, Part, Row, RowMesh, RowStrategy, RowWorkload
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 TEXT = PAGE.read_text()

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.layout import Layout
-from cost_models.memory import StepMemory
+from cost_models.inputs.layout import Layout
+from cost_models.memory.parts import StepMemory
 from lcplan import catalog
-from lcplan.units import GIB
-from lcplan.workload import Workload
-from planner.analyse import setting_of
-from planner.feasible import fits_any
-from planner.filters import Filters, parse_mesh
-from planner.request import make_request
-from planner.single import price
-from planner.what_if.ask import Ask, length_unit
+from lcplan.formats.units import GIB
+from lcplan.spec.workload import Workload
+from planner.request.filters import Filters, parse_mesh
+from planner.request.request import make_request
+from planner.request.request_changes import Ask, length_unit
+from planner.space.analysis import setting_of
+from planner.space.feasible import fits_any
+from planner.space.one_strategy import price
 from planner.what_if.boundary import boundary
 from planner.what_if.fewest_devices import fewest_devices
 from planner.what_if.largest_batch import largest_batch
@@ -172,7 +172,7 @@ def test_the_first_suggestion_raises_the_answer():
 
 def test_memory_grows_with_the_length_at_a_fixed_loss_chunk():
     """The bisection's premise, for every strategy of a request."""
-    from planner.analyse import valid_points
+    from planner.space.analysis import valid_points
 
     ask = ask_of(seq=131072, loss_chunk_tokens=(128,))
     table = valid_points(ask.request, ask.backends, most_devices=8)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lcplan.measurement import Compiled
+from lcplan.evidence.measurement import Compiled
 from planner.what_if.confirm import compiles, confirm
 from planner.what_if.question import what_if
 from planner.what_if.vary import parse_vary

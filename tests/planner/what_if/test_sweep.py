@@ -3,9 +3,9 @@
 import pytest
 
 from lcplan import catalog
-from lcplan.errors import BadInputError
-from lcplan.units import GIB
-from planner.analyse import analyse
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.units import GIB
+from planner.space.analysis import analyse
 from planner.what_if.question import what_if
 from planner.what_if.vary import combinations, parse_vary
 

@@ -1,1 +1,1 @@
-"""Programs that go wrong in one way each: what a worker must survive. Each module stands where ``strategies.step`` does."""
+"""Programs that go wrong in one way each: what a worker must survive. Each stands in for ``strategies.train.step``."""

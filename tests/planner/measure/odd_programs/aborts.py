@@ -2,7 +2,7 @@
 
 import os
 
-from planner.measure.ring_program import StepSpec
+from planner.measure.targets.ring_program import StepSpec
 
 __all__ = ["StepSpec", "build_step"]
 

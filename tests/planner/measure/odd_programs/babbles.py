@@ -2,8 +2,8 @@
 
 import os
 
-from planner.measure import ring_program
-from planner.measure.ring_program import StepSpec
+from planner.measure.targets import ring_program
+from planner.measure.targets.ring_program import StepSpec
 
 __all__ = ["StepSpec", "build_step"]
 

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from planner.measure.ring_program import StepSpec
+from planner.measure.targets.ring_program import StepSpec
 
 __all__ = ["StepSpec", "build_step"]
 

@@ -1,7 +1,7 @@
 """Raises, as a step does that cannot run a strategy."""
 
-from lcplan.errors import BadInputError
-from planner.measure.ring_program import StepSpec
+from lcplan.formats.errors import BadInputError
+from planner.measure.targets.ring_program import StepSpec
 
 __all__ = ["StepSpec", "build_step"]
 

@@ -1,0 +1,286 @@
+"""Attention of one layer on the slowest rank, by scheme: kernels, how the causal half is shared, what a ring hides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.attention.unfused import unfused_seconds
+from cost_models.compute.host_time import shares_cores
+from cost_models.compute.kernels import (
+    BACKWARD_ATTENTION_OF_FORWARD,
+    BIAS_BYTES,
+    SCORE_BYTES,
+    attention_flop,
+    attention_seconds,
+    head_dim_ratio,
+    score_seconds,
+)
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.masks.documents import document_keys
+from cost_models.masks.tiles import causal_block_keys, chunk_tiles, spill_ratio
+from cost_models.masks.window_documents import window_document_keys
+from cost_models.masks.windows import Halo
+from cost_models.rates.published import Rates
+from lcplan.strategy import ATTENTION_BLOCK
+
+
+@dataclass(frozen=True)
+class RingSteps:
+    """Attention of one layer and microbatch as steps; ``[n]`` each, times of one pass [s].
+
+    ``first_s`` is the causal step on a rank's own chunk, ``later_s`` each of ``later`` further steps.
+    """
+
+    first_s: Floats
+    later_s: Floats
+    later: Floats
+
+    @property
+    def total_s(self) -> Floats:
+        """All kernels of the pass."""
+        return self.first_s + self.later * self.later_s
+
+
+def causal_imbalance(context: Floats) -> Floats:
+    """Work of the slowest rank of a contiguous causal ring over the mean of all ranks.
+
+    Rank ``c - 1`` works on its own half square and on ``c - 1`` whole ones: ``(1/2 + c - 1) / (c / 2) = (2c - 1) / c``.
+
+    Parameters
+    ----------
+    context : ndarray
+        c, ranks of the ring, at least 1.
+
+    Returns
+    -------
+    ndarray
+        Ratio [no unit], from 1 to 2.
+
+    Notes
+    -----
+    Source: Brandon et al., Striped Attention (arXiv:2311.09431), section 3: a contiguous causal ring takes up to twice
+    the balanced time.
+
+    Examples
+    --------
+    >>> float(causal_imbalance(np.array(4.0)))
+    1.75
+    """
+    return (2.0 * context - 1.0) / context
+
+
+def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
+    """Attention kernels of one pass over one layer, on the slowest rank.
+
+    Other trainers' programs may have a contiguous ring behind the exchange of heads, or one call on all gathered keys.
+
+    ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
+    ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
+    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
+    ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
+    Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
+    contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
+    call on a rank's chunk with its halo (``cost_models.masks.windows``), in proportion to the tiles that the window leaves; of
+    packed sequences blockwise attention computes those that documents leave too (``cost_models.masks.window_documents``), and
+    no other kernel fewer. Of packed sequences no kernel visits chunks that share no document with a rank's, and blockwise
+    attention leaves out blocks too; what neighbours then wait for each other on a ring is left out.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    rates : Rates
+        What the device achieves.
+    backward : bool
+        The backward pass: 2.5 times the work at the backward kernel's rate.
+
+    Returns
+    -------
+    RingSteps
+        Times [s] and steps [count].
+
+    Notes
+    -----
+    Source: docs/step.md, schemes; rates in data/device_rates.json.
+    """
+    kernel = _Kernel(layout, rates, backward)
+    if layout.window is not None and layout.setting.kernel != "unfused":
+        return _windowed(layout, kernel)
+    exchange = layout.exchange
+    tokens, length, width = layout.tokens * exchange, layout.local_length * exchange, layout.query_width / exchange
+    documents = layout.setting.workload.document_len is not None
+    if documents and layout.setting.kernel == "blockwise":
+        return _in_documents(layout, kernel)
+    half = kernel.seconds(tokens, length / 2, width=width)
+    first = half * _masked_ratio(layout, length)
+    if layout.setting.kernel == "blockwise":
+        first = kernel.seconds(tokens, causal_block_keys(length, chunk_tiles(layout)[1]), width=width)
+    whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
+    program = layout.setting.program
+    contiguous = layout.is_scheme("ring")
+    if program.ring_chunks == "contiguous":
+        contiguous = contiguous | layout.is_scheme("ulysses-ring")
+    if layout.setting.kernel == "unfused":
+        whole = first  # nothing of the causal half is saved: a step on its own chunk takes as long as one on another's
+    later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
+    if documents:
+        later = later * _visited(layout, np.where(contiguous, length, length / 2))
+    steps = RingSteps(first, later, layout.chunks - 1.0)
+    return steps if program.gathered_calls == "each-chunk" else _gathered(layout, steps, kernel=kernel)
+
+
+def _windowed(layout: Layout, kernel: _Kernel) -> RingSteps:
+    """One call with the halo; of as many queries as keys where the kernel wants it so."""
+    halo, exchange = Halo(layout), layout.exchange
+    tokens, width = layout.tokens * exchange * halo.padded, layout.query_width / exchange
+    none, keys = np.zeros(len(layout.table)), halo.keys
+    if layout.setting.kernel == "blockwise" and layout.setting.workload.document_len is not None:
+        keys = window_document_keys(layout, mean=shares_cores(layout.setting.hardware))
+    return RingSteps(kernel.seconds(tokens, keys, width=width), none, none)
+
+
+def _in_documents(layout: Layout, kernel: _Kernel) -> RingSteps:
+    """Few of the other chunks share a document with a query: what their steps take is counted as if one had it all."""
+    own, others = document_keys(layout, mean=shares_cores(layout.setting.hardware))
+    tokens, width, later = layout.tokens * layout.exchange, layout.query_width / layout.exchange, layout.chunks - 1.0
+    rest = np.where(others > 0, kernel.seconds(tokens, np.maximum(others, 1.0), width=width), 0.0)
+    return RingSteps(kernel.seconds(tokens, own, width=width), rest / np.maximum(later, 1.0), later)
+
+
+def _visited(layout: Layout, keys: Floats) -> Floats:
+    """Share of the later steps, of ``keys`` each, that the slowest rank visits, since their chunks share a document with it."""
+    _, others = document_keys(layout, mean=False)
+    share: Floats = others / np.maximum(keys * (layout.chunks - 1.0), 1.0)
+    return share
+
+
+def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
+    """All-gather in one call on all keys, which nothing merges: the mean query meets half of the sequence."""
+    gathers = layout.gathers
+    whole = kernel.seconds(layout.tokens, layout.local_length * layout.context / 2, width=layout.query_width)
+    return RingSteps(np.where(gathers, whole, steps.first_s), steps.later_s, np.where(gathers, 0.0, steps.later))
+
+
+def merge_bytes(layout: Layout, steps: RingSteps) -> Floats:
+    """Traffic of merging what each later step of one pass made into what there is.
+
+    ``6 a s U N H``, s later steps: six passes of ``a`` bytes over the queries' features, fp32 sums read and written counting
+    as two each.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    steps : RingSteps
+        Steps of the pass.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Traffic [bytes per layer and microbatch].
+
+    Notes
+    -----
+    Source: counted from strategies' merge: output in fp32 read and written, a step's own read, with log-sum-exps left out.
+    """
+    return layout.activation_bytes * 6.0 * steps.later * layout.tokens * layout.query_width
+
+
+def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
+    """Cost of a causal block over half of a whole one, for a kernel that masks tile by tile.
+
+    Tiles on the diagonal are computed whole, half a tile a row too much, and masked at a share of a whole block's cost:
+    ``1 + (b / l + 2 m)``. The step's own splash kernel is measured with tiles of 512: others cost what they add to those.
+    """
+    tile = layout.setting.program.attention_tile
+    if tile is None and layout.setting.kernel == "splash":
+        return (1.0 + chunk_tiles(layout)[0] / length) / (1.0 + np.minimum(ATTENTION_BLOCK, length) / length)
+    if tile is None:
+        return 1.0
+    return 1.0 + tile / length + 2.0 * layout.setting.constants.tile_mask_share
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The chunk kernel of one pass."""
+
+    layout: Layout
+    rates: Rates
+    backward: bool
+
+    def seconds(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
+        """Time of ``tokens`` queries of ``width`` features against ``keys`` keys each [s]."""
+        rates = self.rates
+        if self.layout.setting.kernel == "unfused":
+            return self._unfused(tokens * 2.0 * keys * width)
+        rate = rates.attention_backward if self.backward else rates.attention_forward
+        if shares_cores(self.layout.setting.hardware) and rates.attention_kernel is None:
+            return self._on_host(tokens, keys, width=width, flop_per_s=rate.value)
+        half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
+        work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
+        head_dim = float(self.layout.setting.model.head_dim)
+        achieved = rate.value * head_dim_ratio(head_dim, rates.matrix_unit, exponential_share=rates.exponential_share)
+        seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
+        return np.maximum(seconds, self._moved(tokens, keys, width=width)) if self._score_bytes else seconds
+
+    def _moved(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
+        """Time that the scores' traffic takes."""
+        heads, hbm = width / self.layout.setting.model.head_dim, self.rates.hbm.value
+        return score_seconds(tokens, keys, heads=heads, score_bytes=self._score_bytes, hbm_bytes_per_s=hbm)
+
+    def _on_host(self, tokens: Floats, keys: Floats, *, width: Floats, flop_per_s: float) -> Floats:
+        """Products and scores take turns on the same cores; tiles that no cache holds go to memory and back."""
+        products = BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0
+        seconds = products * attention_flop(tokens, keys, width=width) / flop_per_s + self._moved(tokens, keys, width=width)
+        heads = self.layout.sequences * width / self.layout.setting.model.head_dim
+        query_tile, key_tile = chunk_tiles(self.layout)
+        return seconds * spill_ratio(4.0 * heads * query_tile * key_tile)
+
+    @property
+    def _score_bytes(self) -> float:
+        """Traffic of one score: of blocks that are not fused, or of the bias that documents are to cuDNN."""
+        kernel = self.layout.setting.kernel
+        if kernel == "cudnn" and self.layout.setting.workload.document_len is not None:
+            return BIAS_BYTES
+        if kernel != "blockwise" or self.rates.attention_kernel == "blockwise":
+            return 0.0
+        return SCORE_BYTES["backward" if self.backward else "forward"]
+
+    def _unfused(self, score_features: Floats) -> Floats:
+        """Time where the scores are kept or, in the backward pass of selective recomputation, made again."""
+        head_dim = float(self.layout.setting.model.head_dim)
+        passes = ["backward" if self.backward else "forward"]
+        if self.backward and self.layout.setting.program.recompute_scores:
+            passes.append("again")
+        rates = {"flop_per_s": self.rates.gemm.value, "hbm_bytes_per_s": self.rates.hbm.value}
+        each = [unfused_seconds(score_features / head_dim, head_dim, which=name, **rates) for name in passes]
+        return sum(each, start=np.zeros_like(score_features))
+
+
+def exposed_hop_seconds(step_s: Floats, hop_s: Floats) -> Floats:
+    """Time that one ring hop adds to the kernel that it runs beside: ``max(compute, transfer) - compute``.
+
+    Parameters
+    ----------
+    step_s : ndarray
+        Kernel on the chunk in hand [s].
+    hop_s : ndarray
+        Transfer of the next chunk [s].
+
+    Returns
+    -------
+    ndarray
+        Exposed time [s per hop], at least 0.
+
+    Notes
+    -----
+    Source: Liu et al., Ring Attention (arXiv:2310.01889), section 3: hidden while the block is long enough.
+
+    Examples
+    --------
+    >>> float(exposed_hop_seconds(np.array(2.0), np.array(3.0)))
+    1.0
+    """
+    return np.maximum(hop_s - step_s, 0.0)

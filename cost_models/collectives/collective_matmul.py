@@ -1,0 +1,129 @@
+"""Collective matmul over the tensor axis: what a ring of pieces costs beyond the products themselves (docs/step.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.compute.kernels import gemm_seconds
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.table import MATMUL_CODES
+from cost_models.rates.published import KERNEL_FLOOR_S, Rates
+
+SUM_PASSES = 3.0
+"""Passes over a travelling sum that a rank adds to: the sum that came and the product are read, the new sum is written."""
+
+
+@dataclass(frozen=True)
+class RingMatmul:
+    """Pieces of collective matmuls; every property is a column of shape ``[n]``, in seconds where nothing else is said.
+
+    ``hop_s`` is one permute of a piece, ``a ts D`` bytes.
+    """
+
+    layout: Layout
+    rates: Rates
+    hop_s: Floats
+
+    def product_seconds(self, elements: Floats) -> Floats:
+        """One product of all rows of a context rank with a matrix of ``elements`` on this device."""
+        return self._product(self.layout.tokens, elements)
+
+    def _product(self, rows: Floats, elements: Floats) -> Floats:
+        traffic = self.layout.activation_bytes * elements
+        flop = 2.0 * rows * elements
+        return gemm_seconds(flop, traffic, flop_per_s=self.rates.gemm.value, hbm_bytes_per_s=self.rates.hbm.value)
+
+    def extra_seconds(self, elements: Floats, *, sums: bool) -> Floats:
+        """What one collective matmul takes beyond its product whole: hops that outlast the product beside them, weights read
+        anew for each piece, sums.
+
+        One-way ``(t - 1) max(h - p, 0)``, p a piece's product and h a hop. Two-way a round has a hop each way and, but for
+        the first, two products beside it: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``. That takes a torus. Where one
+        permute is under way at a time, rows that travel back are exposed, ``(t - 1) // 2`` hops more; sums go one by one.
+        """
+        t, piece = self.layout.tensor, self._product(self.layout.stream_tokens, elements)
+        first = np.maximum(self.hop_s - piece, 0.0)
+        rounds = first + np.maximum(np.floor(t / 2.0) - 1.0, 0.0) * np.maximum(self.hop_s - 2.0 * piece, 0.0)
+        back = np.floor((t - 1.0) / 2.0) * self.hop_s
+        apart = (t - 1.0) * first if sums else rounds + back
+        hops = np.where(self._two_way, apart if self._one_at_a_time else rounds, (t - 1.0) * first)
+        cut = t * piece - self.product_seconds(elements)
+        added = SUM_PASSES * (t - 1.0) * self._stream_shard / self.rates.hbm.value if sums else 0.0
+        return hops + cut + added + (t - 1.0) * self._floor_s
+
+    @property
+    def _one_at_a_time(self) -> bool:
+        """XLA for GPU has one permute under way at a time (docs/step.md)."""
+        return self.layout.setting.hardware.torus is None
+
+    @property
+    def _stream_shard(self) -> Floats:
+        return self.layout.activation_bytes * self.layout.stream_tokens * self.layout.setting.model.d_model
+
+    @property
+    def _floor_s(self) -> float:
+        return KERNEL_FLOOR_S if self.layout.setting.hardware.kind == "gpu" else 0.0
+
+    @cached_property
+    def _two_way(self) -> Floats:
+        return self.layout.table.collective_matmul == MATMUL_CODES.index("two-way")
+
+    @property
+    def attention_elements(self) -> Floats:
+        """Elements of query, key and value on this device."""
+        return self.layout.setting.model.d_model * (self.layout.query_width + 2.0 * self.layout.kv_width)
+
+    @property
+    def up_elements(self) -> Floats:
+        """Elements of the feed-forward's matrices in."""
+        model = self.layout.setting.model
+        return model.up_matrices * self.down_elements
+
+    @property
+    def out_elements(self) -> Floats:
+        """Elements of attention's matrix out."""
+        return self.layout.setting.model.d_model * self.layout.query_width
+
+    @property
+    def down_elements(self) -> Floats:
+        """Elements of the feed-forward's matrix out."""
+        return self.layout.setting.model.d_model * self.layout.ff_width
+
+    @cached_property
+    def forward(self) -> Floats:
+        """Extra time of one layer's forward pass."""
+        gathers = self.extra_seconds(self.attention_elements, sums=False) + self.extra_seconds(self.up_elements, sums=False)
+        scatters = self.extra_seconds(self.out_elements, sums=True) + self.extra_seconds(self.down_elements, sums=True)
+        return gathers + scatters + self._reordered
+
+    @cached_property
+    def again(self) -> Floats:
+        """Of what the backward pass repeats: rows travel whatever is kept, beside the products that are not.
+
+        The feed-forward's rows and the cotangent of its result set out together: where one is under way at a time, a hop waits.
+        """
+        saves, model = self.layout.saves, self.layout.setting.model
+        widths = {"query": self.layout.query_width, "key": self.layout.kv_width, "value": self.layout.kv_width}
+        projected = model.d_model * sum((w * ~saves(name) for name, w in widths.items()), start=np.zeros(len(self.hop_s)))
+        fed = self.down_elements * (~saves("up") + (model.up_matrices - 1.0) * ~saves("gate"))
+        rows = self.extra_seconds(projected, sums=False) + self.extra_seconds(fed, sums=False)
+        crossing = np.where(fed > 0, self.hop_s, 0.0) if self._one_at_a_time else 0.0
+        return rows + crossing + np.where(saves("attention_out"), 0.0, self.extra_seconds(self.out_elements, sums=True))
+
+    @cached_property
+    def backward(self) -> Floats:
+        """Extra time of one layer's backward pass: cotangents travel beside the weights' gradients, sums beside products."""
+        gathers = self.extra_seconds(self.down_elements, sums=False) + self.extra_seconds(self.out_elements, sums=False)
+        scatters = self.extra_seconds(self.up_elements, sums=True) + self.extra_seconds(self.attention_elements, sums=True)
+        elements = self.attention_elements + self.up_elements + self.out_elements + self.down_elements
+        gradients = 2.0 * self.layout.reduce_bytes * elements * (self.layout.tensor - 1.0) / self.rates.hbm.value
+        return gathers + scatters + gradients + self._reordered
+
+    @property
+    def _reordered(self) -> Floats:
+        """Queries, keys, values and attention's output brought from the pieces' order to the sequence's, or back."""
+        width = 2.0 * self.layout.query_width + 2.0 * self.layout.kv_width
+        return 2.0 * self.layout.activation_bytes * self.layout.tokens * width / self.rates.hbm.value

@@ -1,0 +1,101 @@
+"""Term: one kind of collective of a step, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from cost_models.inputs.layout import Bools, Floats, Layout
+from lcplan.spec.collective import Op
+from lcplan.strategy import AxisName
+
+Part = Literal["neighbours", "groups"]
+"""Of the context axis: the ranks of one exchange of heads; or one rank of each such group (all, where nothing exchanges)."""
+
+Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
+"""What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
+
+    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member.
+    """
+
+    op: Op
+    axes: tuple[AxisName, ...]
+    purpose: str
+    bytes: Floats
+    calls: Floats
+    schedule: Schedule
+    part: Part | None = None
+    moved: Floats | None = None
+    """Of the operand what is really moved [bytes], where that is less: a ragged all-to-all's buffer is seldom full."""
+
+    @cached_property
+    def used(self) -> Bools:
+        """Rows that make at least one call."""
+        return self.calls > 0
+
+
+def merged(terms: list[Term]) -> list[Term]:
+    """One term for several that differ in their calls alone: layers of unlike kinds have some collectives in common.
+
+    Parameters
+    ----------
+    terms : list of Term
+        Bytes [bytes per call], calls [per step].
+
+    Returns
+    -------
+    list of Term
+        In the order of the first of each; calls [per step] added up.
+
+    Notes
+    -----
+    Source: docs/step.md, layers of several kinds.
+    """
+    found: list[Term] = []
+    for term in terms:
+        same = next((index for index, other in enumerate(found) if _alike(term, other)), None)
+        if same is None:
+            found.append(term)
+        else:
+            found[same] = replace(term, calls=found[same].calls + term.calls)
+    return found
+
+
+def _alike(one: Term, other: Term) -> bool:
+    names = "op", "axes", "purpose", "schedule", "part"
+    if any(getattr(one, name) != getattr(other, name) for name in names) or (one.moved is None) != (other.moved is None):
+        return False
+    moved = one.moved is None or other.moved is None or np.array_equal(one.moved, other.moved)
+    return moved and np.array_equal(one.bytes, other.bytes)
+
+
+def on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:
+    """``calls`` where the group of ``axes`` has more than one member, else 0.
+
+    Parameters
+    ----------
+    axes : tuple of axis names
+        Mesh axes that the group joins.
+    calls : ndarray or float
+        Calls a step [count].
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md: an axis of size 1 has no collective.
+    """
+    return np.multiply(calls, layout.members(axes) > 1, dtype=np.float64)

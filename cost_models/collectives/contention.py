@@ -1,0 +1,177 @@
+"""What a collective backend takes from the kernels beside it: NCCL's permutes run on the multiprocessors that compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.attention.work import RingSteps
+from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.table import BACKEND_CODES
+
+NCCL_PERMUTE_BLOCKS = 32
+"""Thread blocks of one NCCL send and receive between NVLink peers, each on a multiprocessor of its own: two channels a link
+(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, cut to a power of two."""
+
+
+NCCL_COLLECTIVE_BLOCKS = 24
+"""Thread blocks of one NCCL collective inside a node: the channels that NCCL opens on 8 GPUs of NVSwitch (github NVIDIA/nccl
+issue logs of DGX A100 and H100: "24 coll channels")."""
+
+
+def by_nccl(layout: Layout) -> Bools:
+    """Rows whose ring travels by NCCL: kernels of its own, beside attention's.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        True where a permute takes multiprocessors; ``nvshmem`` and ``symmetric`` put by copy engine [no unit].
+
+    Notes
+    -----
+    Source: NVIDIA blog of 2026-02-03, Accelerating Long-Context Model Training in JAX and XLA.
+    """
+    return layout.rings & (layout.table.backend == BACKEND_CODES.index("nccl"))
+
+
+def multiprocessor_share(layout: Layout) -> float:
+    """Share of a device's multiprocessors that one NCCL permute holds while it runs.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device says how many multiprocessors it has.
+
+    Returns
+    -------
+    float
+        Share [no unit]; 0 where the device states no multiprocessors.
+
+    Notes
+    -----
+    Source: ``NCCL_PERMUTE_BLOCKS``.
+    """
+    gpu = layout.setting.hardware.device.gpu
+    return min(1.0, NCCL_PERMUTE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
+
+
+def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
+    """Time that NCCL's collectives take from the kernels that hide them.
+
+    ``share t``: the multiprocessors of the collective's blocks, for as long as it is hidden.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device says how many multiprocessors it has.
+    hidden_s : ndarray, shape [n]
+        t, collectives that run beside other work [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s].
+
+    Notes
+    -----
+    Ignores that a backend moves small all-reduces by copy engine. Source: ``NCCL_COLLECTIVE_BLOCKS``.
+    """
+    gpu = layout.setting.hardware.device.gpu
+    share = min(1.0, NCCL_COLLECTIVE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
+    return share * np.maximum(hidden_s, 0.0)
+
+
+TRANSIT = {"all-gather": 2.0, "reduce-scatter": 3.0}
+"""Times that a byte of a ring collective's larger side crosses a device's memory: what arrives is written, and read to be sent
+on; a partial sum that arrives is written, read, and added to the device's own part, which is read too."""
+
+
+def transit_bytes(op: str, operand_bytes: Floats) -> Floats:
+    """Traffic that a torus collective brings to the memory of each device that it passes.
+
+    ``k B``.
+
+    Parameters
+    ----------
+    op : str
+        ``all-gather`` or ``reduce-scatter``; others bring none here.
+    operand_bytes : ndarray, shape [n]
+        B, the larger side of the operand [bytes].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Traffic [bytes per call].
+
+    Notes
+    -----
+    A TPU's products of training shapes keep its memory busy too (an 8192-wide bf16 product in tiles of 1024 on a v6e needs
+    1.4e12 of 1.6e12 bytes/s), so that what collectives move beside them is time. Ignores transfers that a device keeps in its
+    vector memory. Source: counted for rings; How To Scale Your Model (jax-ml.github.io/scaling-book/sharding) for the rings.
+
+    Examples
+    --------
+    >>> float(transit_bytes("all-gather", np.array(3.0)))
+    6.0
+    """
+    return TRANSIT.get(op, 0.0) * operand_bytes
+
+
+def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -> Floats:
+    """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
+
+    ``share min(hop, kernel)``.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    hop_s : ndarray, shape [n]
+        Transfer of a chunk [s].
+    kernel_s : ndarray, shape [n]
+        Attention kernel on the chunk in hand [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s per hop].
+
+    Notes
+    -----
+    Ignores what the copies take of the memory's bandwidth. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take
+    multiprocessors from compute.
+    """
+    lost: Floats = np.minimum(hop_s, kernel_s) * (multiprocessor_share(layout) * by_nccl(layout))
+    return lost
+
+
+def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
+    """Time that NCCL's permutes take from a ring's kernels where a tensor axis has communicators of its own.
+
+    ``k`` times the kernels of the steps that have a hop beside them. With one communicator the permute's blocks are gone
+    when its bytes are there; beside another one's kernels they were measured to stay for the whole of attention.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; its constants hold k, ``nccl_ring_contention``.
+    steps : RingSteps
+        Attention kernels of one pass over one layer [s].
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Lost time [s per pass over a layer].
+
+    Notes
+    -----
+    Source: the 256K rows of the same blog, the only published ones with both axes, where NCCL takes 30-36 % longer; why
+    is not published. k is fitted on them (data/constants.yaml).
+    """
+    beside = by_nccl(layout) & (layout.table.tensor > 1)
+    lost: Floats = beside * (layout.setting.constants.nccl_ring_contention * steps.total_s)
+    return lost

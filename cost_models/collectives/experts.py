@@ -1,0 +1,110 @@
+"""Collectives of a mixture of experts: matrices, rows to the experts and back, weights, counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.collectives.collective_term import Term, on
+from cost_models.experts.buffers import IMBALANCE, ExpertLayout
+from cost_models.inputs.layout import Floats, Layout
+from lcplan.spec.collective import Op
+from lcplan.strategy import AxisName, MoeDispatch
+
+EXPERT: tuple[AxisName, ...] = ("expert",)
+
+TPU_LANES = 128.0
+"""Elements of a row that a ragged all-to-all moves at least on TPU: a row's one weight fills a register's lanes (read in steps
+compiled for v5p, libtpu 0.0.41)."""
+
+
+def expert_terms(layout: Layout) -> list[Term]:
+    """All collectives of the experts' part of each layer; none for dense layers.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    list of Term
+        Bytes [bytes per call] and calls [per step], shape ``[n]`` each.
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives of a mixture of experts.
+    """
+    if layout.setting.model.routed is None:
+        return []
+    part = ExpertLayout(layout)
+    return [*_matrices(part), *_dropless(part), *_capacity(part), *_gathered(part)]
+
+
+def _matrices(part: ExpertLayout) -> list[Term]:
+    """The experts' matrices over what shards them, the router over everything that does."""
+    layout = part.layout
+    passes = layout.setting.model.layers * layout.microbatches
+    gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
+    inside: tuple[AxisName, ...] = tuple(axis for axis in layout.weight_axes if axis != "expert")
+    terms = []
+    for axes, elements, name in (
+        (inside, part.matrices, "expert-matrices"),
+        ((*layout.weight_axes, "tensor"), np.full(len(layout.table), part.router), "router"),
+    ):
+        calls = on(axes, passes, layout=layout)
+        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * calls, "prefetch"))
+        terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, calls, "behind-backward"))
+    return terms
+
+
+def _calls(part: ExpertLayout, name: MoeDispatch) -> tuple[Floats, Floats]:
+    """Layer passes that dispatch by ``name``, and how often rows go out in each: forward, again, cotangents.
+
+    Where what came is kept, it is not sent again.
+    """
+    layout = part.layout
+    passes = layout.setting.model.layers * layout.microbatches * part.dispatches(name)
+    return on(EXPERT, passes, layout=layout), np.where(layout.saves("dispatched"), 2.0, 3.0)
+
+
+def _dropless(part: ExpertLayout) -> list[Term]:
+    """Rows out, results home, gradients home; a ragged all-to-all moves what is routed, whatever its buffers hold."""
+    layout = part.layout
+    calls, out = _calls(part, "dropless")
+    counts = 4.0 * layout.expert * part.experts.count
+    routed = np.where(layout.expert > 1, IMBALANCE, 1.0) * part.assigned
+    if part.ragged:
+        rows, moved = np.maximum(part.rows, part.assigned), np.minimum(routed, part.room)
+    else:
+        rows = moved = layout.expert * part.pair_rows
+    op: Op = "ragged-all-to-all" if part.ragged else "all-to-all"
+    weight = 4.0 * (TPU_LANES if layout.setting.hardware.kind == "tpu" else 1.0)
+    row = layout.activation_bytes * layout.setting.model.d_model
+    return [
+        Term("all-gather", EXPERT, "expert-counts", counts, 2.0 * calls, "exposed"),
+        Term(op, EXPERT, "expert-rows", row * rows, (out + 2.0) * calls, "exposed", moved=row * moved),
+        Term(op, EXPERT, "expert-row-weights", weight * rows, 3.0 * calls, "exposed", moved=weight * moved),
+    ]
+
+
+def _capacity(part: ExpertLayout) -> list[Term]:
+    calls, out = _calls(part, "capacity")
+    rows = part.experts.count * part.expert_rows
+    row = part.layout.activation_bytes * part.layout.setting.model.d_model
+    return [
+        Term("all-to-all", EXPERT, "expert-rows", row * rows, (out + 2.0) * calls, "exposed"),
+        Term("all-to-all", EXPERT, "expert-row-weights", 4.0 * rows, 3.0 * calls, "exposed"),
+    ]
+
+
+def _gathered(part: ExpertLayout) -> list[Term]:
+    layout = part.layout
+    calls, out = _calls(part, "gather")
+    rows = layout.activation_bytes * layout.setting.model.d_model * layout.expert * layout.tokens
+    small = 4.0 * layout.expert * part.assigned
+    return [
+        Term("all-gather", EXPERT, "expert-rows", rows, out * calls, "exposed"),
+        Term("reduce-scatter", EXPERT, "expert-rows", rows, 2.0 * calls, "exposed"),
+        Term("all-gather", EXPERT, "expert-choices", small, 4.0 * calls, "exposed"),
+        Term("reduce-scatter", EXPERT, "expert-choices", small, calls, "exposed"),
+    ]

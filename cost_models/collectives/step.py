@@ -1,0 +1,278 @@
+"""Every collective of the step, as columns: the one list from which both memory and time are priced.
+
+The list is docs/step.md's table, row by row. A test holds it against the collectives of compiled executables.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.collectives.collective_term import Term, merged, on
+from cost_models.collectives.context import context_terms
+from cost_models.collectives.experts import expert_terms
+from cost_models.collectives.libtpu_reductions import as_libtpu_reduces
+from cost_models.compute.flops import recomputed_matrix_parameters
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.state_place import optimizer_shards
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.collective import CollectiveUse
+from lcplan.strategy import AXES, AxisName, Strategy
+
+STREAM_RING = "stream-ring"
+"""Purpose of the permutes of collective matmuls."""
+
+NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
+"""XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
+
+
+def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
+    """All collectives of each candidate's step.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    table : StrategyTable
+        Candidates.
+
+    Returns
+    -------
+    list of Term
+        Bytes [bytes per call] and calls [per step], shape ``[n]`` each.
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    return terms_of(Layout(setting, table))
+
+
+def terms_of(layout: Layout) -> list[Term]:
+    """``collective_terms`` for candidates that are already laid out; layers of unlike kinds have terms of their own.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    list of Term
+        Bytes [bytes per call] and calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    if len(layout.parts) > 1:
+        return merged([term for part in layout.parts for term in terms_of(part)])
+    dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *context_terms(layout), *_step(layout)]
+    return as_libtpu_reduces(layout, [*dense, *expert_terms(layout)])
+
+
+def _weights(layout: Layout) -> list[Term]:
+    model, t = layout.setting.model, layout.tensor
+    passes = model.layers * layout.microbatches
+    gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
+    spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
+    fed = model.shared_matrix_parameters if model.routed else model.dense_matrix_parameters
+    dense = sum(model.attention_products.values()) + fed
+    shared = (dense - spread * layout.kv_spread) / t
+    apart = np.where(layout.kv_spread, spread, 0.0)
+    everywhere: tuple[AxisName, ...] = (*layout.weight_axes, "tensor")
+    kinds = [(layout.weight_axes, shared, "weights"), (everywhere, apart, "key-value-weights")]
+    if model.latent:
+        kinds.append((everywhere, np.full_like(apart, model.latent_parameters), "latent-weights"))
+    terms = []
+    for axes, elements, name in kinds:
+        calls = on(axes, passes, layout=layout) * (elements > 0)
+        terms.append(Term("all-gather", axes, name, layout.gather_bytes * elements, gathers * calls, "prefetch"))
+        terms.append(Term("reduce-scatter", axes, name, layout.reduce_bytes * elements, calls, "behind-backward"))
+    return terms
+
+
+def _tables(layout: Layout) -> list[Term]:
+    """Embedding and head; a tied head gathers the one table a second time."""
+    if layout.outside is None:
+        return []
+    model = layout.setting.model
+    elements = layout.vocab_width * model.d_model
+    calls = on(layout.weight_axes, 2 * layout.microbatches, layout=layout)
+    return [
+        Term("all-gather", layout.weight_axes, "tables", layout.gather_bytes * elements, calls, "exposed"),
+        Term("reduce-scatter", layout.weight_axes, "tables", layout.reduce_bytes * elements, calls, "exposed"),
+    ]
+
+
+def _stream(layout: Layout) -> list[Term]:
+    """The residual stream, gathered before a layer's two column-parallel products and scattered after its row-parallel ones.
+
+    In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's stay.
+    """
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    model = layout.setting.model
+    size = layout.activation_bytes * layout.tokens * model.d_model
+    layers = layout.setting.model.layers * layout.microbatches
+    again = np.where(layout.saves("attention_out"), 0.0, 1.0)
+    inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
+    whole = 1.0 - layout.ring_matmuls
+    latent = layers if model.latent else 0.0
+    embedding = 0.0 if layout.outside is None else layout.microbatches
+    gathers = on(tensor, whole * inputs * layers + embedding - 2.0 * latent, layout=layout)
+    scatters = on(tensor, whole * (4 + again) * layers + embedding - latent, layout=layout)
+    hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
+    terms = [
+        Term("all-gather", tensor, "stream", size, gathers, "exposed"),
+        Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),
+        Term("collective-permute", tensor, STREAM_RING, size / layout.tensor, hops, "ring"),
+    ]
+    return [*terms, *_compressed(layout, latent)] if model.latent else terms
+
+
+def _compressed(layout: Layout, layers: Floats | float) -> list[Term]:
+    """Latent attention compresses a device's own rows and gathers what is left: forward and again, and a scatter back."""
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    size = layout.activation_bytes * layout.tokens * layout.setting.model.attended_width
+    calls = on(tensor, layers, layout=layout)
+    return [
+        Term("all-gather", tensor, "stream", size, 2.0 * calls, "exposed"),
+        Term("reduce-scatter", tensor, "stream", size, calls, "exposed"),
+    ]
+
+
+def _loss(layout: Layout) -> list[Term]:
+    if layout.outside is None:
+        return []
+    tensor: tuple[AxisName, ...] = ("tensor",)
+    calls = on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
+    hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
+    return [
+        Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
+        Term("reduce-scatter", tensor, "loss", hidden, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-maximum", 4.0 * layout.loss_chunk, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-sums", 8.0 * layout.loss_chunk, calls, "exposed"),
+    ]
+
+
+def _step(layout: Layout) -> list[Term]:
+    """Once a step: gradients over what replicates matrices, vectors over everything that replicates them, scalars."""
+    if layout.outside is None:
+        return []
+    vectors = 4.0 * layout.outside.setting.model.vector_parameters
+    everywhere: tuple[AxisName, ...] = ("data", *layout.state_axes, "tensor")
+    return [
+        Term(
+            "all-reduce",
+            everywhere,
+            "vectors",
+            np.full(len(layout.table), vectors),
+            on(everywhere, 1.0, layout=layout),
+            "exposed",
+        ),
+        *_gradients(layout.outside),
+        Term(
+            "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), on(everywhere, 2.0, layout=layout), "exposed"
+        ),
+    ]
+
+
+def _gradients(layout: Layout) -> list[Term]:
+    """All-reduce in fp32; a distributed optimizer scatters them, and gathers the updated weights in the compute dtype."""
+    model, program = layout.setting.model, layout.setting.program
+    elements = (model.matrix_parameters + model.embedding_parameters) / layout.state_shards
+    size = (2.0 if program.pure_bf16 else 4.0) * elements
+    axes = layout.gradient_axes
+    once = on(axes, 1.0, layout=layout)
+    if program.optimizer_over == "weights":
+        return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
+    updated = layout.activation_bytes * elements
+    inside = np.where(optimizer_shards(layout) < layout.members(axes), 0.0, once)
+    return [
+        Term("all-reduce", axes, "gradients", size, once - inside, "exposed"),
+        Term("reduce-scatter", axes, "gradients", size, inside, "exposed"),
+        Term("all-gather", axes, "gradients", updated, inside, "exposed"),
+    ]
+
+
+def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ...]:
+    """One strategy's collectives, with the backend that XLA's rule gives each.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    strategy : Strategy
+        One candidate.
+
+    Returns
+    -------
+    tuple of CollectiveUse
+        Those with at least one call; bytes [bytes per call], calls [per step].
+
+    Notes
+    -----
+    Source: docs/step.md; the NVSHMEM rule from NVIDIA, Accelerating Long-Context Model Training in JAX and XLA
+    (2026-02-03): permutes always, all-reduces below about 16 MiB, nothing else.
+    """
+    uses = []
+    for term in collective_terms(setting, StrategyTable.from_strategies([strategy])):
+        calls = round(float(term.calls[0]))
+        if calls:
+            size = round(float(term.bytes[0]))
+            backend = assigned_backend(strategy.backend, op=term.op, size_bytes=size)
+            axis = axis_label(strategy, term)
+            uses.append(CollectiveUse(op=term.op, axis=axis, bytes=size, calls=calls, backend=backend, purpose=term.purpose))
+    return tuple(uses)
+
+
+def axis_label(strategy: Strategy, term: Term) -> str:
+    """The axes that a strategy's collective runs over, as ``CollectiveUse.axis`` writes them.
+
+    Parameters
+    ----------
+    strategy : Strategy
+        One candidate.
+    term : Term
+        One of its collectives.
+
+    Returns
+    -------
+    str
+        ``fsdp+context``; ``context/4`` where four neighbours of the axis are a group [no unit].
+
+    Notes
+    -----
+    Source: docs/step.md, table of collectives.
+    """
+    label = "+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1)
+    part = term.part == "neighbours" and 1 < strategy.ulysses < strategy.mesh.context
+    return f"{label}/{strategy.ulysses}" if part else label
+
+
+def assigned_backend(requested: str, *, op: str, size_bytes: float) -> str:
+    """The backend that a collective really gets where ``requested`` is asked for.
+
+    Parameters
+    ----------
+    requested : str
+        The strategy's backend.
+    op : str
+        Kind of collective.
+    size_bytes : float
+        Operand [bytes].
+
+    Returns
+    -------
+    str
+        ``requested`` or ``nccl`` [no unit].
+
+    Notes
+    -----
+    Source: NVIDIA blog of 2026-02-03 for ``nvshmem``; XLA's collective-permute mode for ``symmetric``, which moves
+    permutes alone in jax 0.10.1.
+    """
+    if requested not in {"nvshmem", "symmetric"} or op == "collective-permute":
+        return requested
+    small = op == "all-reduce" and size_bytes < NVSHMEM_ALL_REDUCE_LIMIT_BYTES
+    return "nvshmem" if requested == "nvshmem" and small else "nccl"

@@ -1,0 +1,1 @@
+"""FLOP counts, and how long one kernel or one launch takes."""

@@ -1,0 +1,1 @@
+"""Cost of a mixture of experts: its buffers and its work."""

@@ -1,0 +1,53 @@
+"""KeptTensors: what remat policies, or another trainer's program, keep of a layer for its backward pass, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.inputs.program import Program
+from cost_models.inputs.table import REMATS, Codes
+from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS, REMAT_POLICIES
+
+Bools = NDArray[np.bool_]
+
+_SAVED_BY: dict[str, Bools] = {
+    tensor: np.array([tensor in REMAT_POLICIES[policy].saved for policy in REMATS]) for tensor in NAMED_TENSORS
+}
+"""By code of the policy, whether it keeps each named tensor, on the device or on the host."""
+_OFFLOADED_BY: dict[str, Bools] = {
+    tensor: np.array([tensor in REMAT_POLICIES[policy].offloaded for policy in REMATS]) for tensor in (LAYER_IN, *NAMED_TENSORS)
+}
+"""By code of the policy, whether it keeps each named tensor on the host."""
+
+
+@dataclass(frozen=True)
+class KeptTensors:
+    """By named tensor, the rows that keep it, shape ``[n]``. ``remat`` is the policies' column."""
+
+    remat: Codes
+    program: Program
+
+    @cached_property
+    def saved(self) -> dict[str, Bools]:
+        """On the device or on the host."""
+        if self.program.saved is not None:
+            return {tensor: np.full(len(self.remat), tensor in self.program.saved) for tensor in NAMED_TENSORS}
+        return {tensor: policies[self._codes] for tensor, policies in _SAVED_BY.items()}
+
+    @cached_property
+    def offloaded(self) -> dict[str, Bools]:
+        """On the host, where any row offloads it."""
+        away, present = self.program.offloaded, np.bincount(self._codes, minlength=len(REMATS)) > 0
+        return {
+            tensor: policies[self._codes] | (tensor in away)
+            for tensor, policies in _OFFLOADED_BY.items()
+            if tensor in away or (policies & present).any()
+        }
+
+    @cached_property
+    def _codes(self) -> NDArray[np.intp]:
+        return self.remat.astype(np.intp)

@@ -1,0 +1,300 @@
+"""Layout: what one device holds under each candidate, as float64 columns that every law shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.inputs.kept_tensors import KeptTensors
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import DTYPES, SCHEME_CODES, StrategyTable
+from lcplan.strategy import AXES, AxisName, Scheme
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Column = TypeVar("Column", bound="NDArray[Any]")
+
+_DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DTYPES])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Local sizes of each of ``n`` candidates. Arrays have shape ``[n]``; nothing here is rounded.
+
+    Symbols: ``c`` context, ``t`` tensor, ``f`` fsdp, ``d`` data, ``M`` microbatches, ``B`` global batch [sequences],
+    ``T`` sequence length [tokens]; the rest as in docs/notation.md.
+    """
+
+    setting: Setting
+    table: StrategyTable
+    whole: Layout | None = None
+    """Of one kind of layers: the whole model's layout. Laws of a layer take layers to be alike, and are summed over kinds."""
+
+    @property
+    def parts(self) -> tuple[Layout, ...]:
+        """Layouts by kind of layers (``ModelSpec.parts``); the layout itself where all are alike."""
+        return self._kinds if len(self.setting.model.layer_kinds) > 1 else (self,)  # kept, it would hold itself alive
+
+    @cached_property
+    def _kinds(self) -> tuple[Layout, ...]:
+        return tuple(Layout(replace(self.setting, model=kind), self.table, whole=self) for kind in self.setting.model.parts)
+
+    @property
+    def outside(self) -> Layout | None:
+        """The whole model's layout, where this part answers for what lies outside the layers: the first kind does."""
+        return self if self.whole is None else self.whole if self.whole.parts[0] is self else None
+
+    @cached_property
+    def _kept(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def once(self, name: str, make: Callable[[], Column]) -> Column:
+        """``make()``, kept under ``name``: what several laws need is computed for the first of them."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast("Column", self._kept[name])
+
+    @cached_property
+    def data(self) -> Floats:
+        """Size of the data axis, d."""
+        return self.table.data.astype(np.float64)
+
+    @cached_property
+    def fsdp(self) -> Floats:
+        """Size of the fsdp axis, f."""
+        return self.table.fsdp.astype(np.float64)
+
+    @cached_property
+    def context(self) -> Floats:
+        """Size of the context axis, c."""
+        return self.table.context.astype(np.float64)
+
+    @cached_property
+    def tensor(self) -> Floats:
+        """Size of the tensor axis, t."""
+        return self.table.tensor.astype(np.float64)
+
+    @cached_property
+    def expert(self) -> Floats:
+        """Size of the expert axis."""
+        return self.table.expert.astype(np.float64)
+
+    @cached_property
+    def _members(self) -> dict[tuple[AxisName, ...], Floats]:
+        return {}
+
+    def members(self, axes: tuple[AxisName, ...]) -> Floats:
+        """Devices of a group that ``axes`` span: the product of their sizes."""
+        if axes not in self._members:
+            sizes: list[Floats] = [getattr(self, axis) for axis in axes]
+            self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
+        return self._members[axes]
+
+    def joins(self, axes: tuple[AxisName, ...]) -> Floats:
+        """1 where a group of ``axes`` has more than one member, else 0."""
+        return self.once(f"joins {axes}", lambda: (self.members(axes) > 1).astype(np.float64))
+
+    @cached_property
+    def microbatches(self) -> Floats:
+        """Microbatches a step, M."""
+        return self.table.microbatches.astype(np.float64)
+
+    @cached_property
+    def devices(self) -> Floats:
+        """Devices of the mesh."""
+        return self.members(AXES)
+
+    @cached_property
+    def weight_shards(self) -> Floats:
+        """Devices that one all-gather of weights joins: f c e, or f alone for a program that shards weights so."""
+        return self.members(self.weight_axes)
+
+    @property
+    def weight_axes(self) -> tuple[AxisName, ...]:
+        """Axes over which weights are sharded and gathered, tensor apart."""
+        context: tuple[AxisName, ...] = ("context",) if self.setting.program.weights_over == "fsdp+context" else ()
+        return ("fsdp", *context, *self._expert_axis)
+
+    @property
+    def _expert_axis(self) -> tuple[AxisName, ...]:
+        """With experts their axis; to all that is not an expert it is one more axis of data and of state."""
+        return () if self.setting.model.experts is None else ("expert",)
+
+    @property
+    def state_axes(self) -> tuple[AxisName, ...]:
+        """Axes other than data and tensor."""
+        return ("fsdp", "context", *self._expert_axis)
+
+    @property
+    def gradient_axes(self) -> tuple[AxisName, ...]:
+        """Axes that replicate matrices, over which their gradients are reduced once a step."""
+        return ("data",) if self.setting.program.weights_over == "fsdp+context" else ("data", "context")
+
+    @cached_property
+    def state_shards(self) -> Floats:
+        """Devices over which a matrix and its optimizer state are split: f c e t, an expert's as any other's."""
+        return self.weight_shards * self.tensor
+
+    @cached_property
+    def sequences(self) -> Floats:
+        """Sequences of one microbatch that a device works on: b = B / (d f e M)."""
+        return self.setting.workload.global_batch / (self.members(("data", "fsdp", *self._expert_axis)) * self.microbatches)
+
+    @cached_property
+    def local_length(self) -> Floats:
+        """Tokens of one sequence that a context rank holds: T / c."""
+        return self.setting.workload.seq_len / self.context
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of a microbatch on one context rank: tl = b T / c."""
+        return self.sequences * self.local_length
+
+    @cached_property
+    def stream_tokens(self) -> Floats:
+        """Tokens of the residual stream on one device, sequence-sharded over tensor: ts = tl / t."""
+        return self.tokens / self.tensor
+
+    @cached_property
+    def query_width(self) -> Floats:
+        """Query features of a device: H N / t."""
+        return self.setting.model.head_dim * self.setting.model.heads / self.tensor
+
+    @cached_property
+    def kv_width(self) -> Floats:
+        """Features of the keys (as many again of the values) of a device: H max(K / t, 1)."""
+        return self.setting.model.head_dim * np.maximum(self.setting.model.kv_heads / self.tensor, 1.0)
+
+    @cached_property
+    def ff_width(self) -> Floats:
+        """Feed-forward features of a device: F / t, of an expert where the layers have some."""
+        experts = self.setting.model.routed
+        return (self.setting.model.d_ff if experts is None else experts.d_ff) / self.tensor
+
+    @cached_property
+    def shared_width(self) -> Floats:
+        """Features of the experts that every token meets, all together, of a device; 0 without them."""
+        experts = self.setting.model.routed
+        return (0 if experts is None else experts.shared_d_ff) / self.tensor
+
+    @cached_property
+    def vocab_width(self) -> Floats:
+        """Vocabulary entries of a device: V / t."""
+        return self.setting.model.vocab / self.tensor
+
+    @cached_property
+    def kv_spread(self) -> Bools:
+        """Whether tensor exceeds the key/value heads, so that their weights are gathered over tensor too."""
+        return self.table.tensor > self.setting.model.kv_heads
+
+    @cached_property
+    def loss_chunk(self) -> Floats:
+        """Tokens of a context rank whose logits exist at a time: the chunk or, where that is less, all of them."""
+        whole = self.setting.program.loss == "whole"
+        return self.tokens if whole else np.minimum(self.table.loss_chunk_tokens, self.tokens)
+
+    @cached_property
+    def loss_chunks(self) -> Floats:
+        """Loss chunks of a microbatch."""
+        return np.ceil(self.tokens / self.loss_chunk)
+
+    @cached_property
+    def gather_bytes(self) -> Floats:
+        """Bytes of a gathered weight element, g."""
+        return _DTYPE_BYTES[self.table.gather_dtype]
+
+    @cached_property
+    def reduce_bytes(self) -> Floats:
+        """Bytes of a weight gradient element while it is reduced, r."""
+        return _DTYPE_BYTES[self.table.reduce_dtype]
+
+    @cached_property
+    def moment_bytes(self) -> Floats:
+        """Bytes of an element of one AdamW moment."""
+        return _DTYPE_BYTES[self.table.moments_dtype]
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of an activation element: 2 in bf16, 4 in fp32."""
+        return 2.0 if self.setting.workload.precision == "bf16" else 4.0
+
+    @property
+    def held_bytes(self) -> float:
+        """Bytes of an activation element in memory: XLA for CPU computes bf16 in fp32 and keeps what it computes with."""
+        return 4.0 if self.setting.hardware.kind == "cpu" else self.activation_bytes
+
+    @cached_property
+    def _schemes(self) -> dict[Scheme, Bools]:
+        spread = self.table.context > 1
+        return {name: (self.table.scheme == code) & spread for code, name in enumerate(SCHEME_CODES)}
+
+    def is_scheme(self, name: Scheme) -> Bools:
+        """Rows with more than one context rank whose scheme is ``name``."""
+        return self._schemes[name]
+
+    @cached_property
+    def window(self) -> float | None:
+        """Tokens that a query sees, where that is less than the sequence; None where layers are of several kinds."""
+        model = self.setting.model
+        window = None if model.window_pattern else model.sliding_window
+        return None if window is None or window >= self.setting.workload.seq_len else float(window)
+
+    @cached_property
+    def rings(self) -> Bools:
+        """Rows whose keys and values travel round a ring; those of windowed layers have a halo instead."""
+        rings = self.is_scheme("ring") | self.is_scheme("ring-zigzag") | self.is_scheme("ulysses-ring")
+        return rings if self.window is None else rings & False
+
+    @cached_property
+    def gathers(self) -> Bools:
+        """Rows whose keys and values are gathered."""
+        gathers = self.is_scheme("all-gather")
+        return gathers if self.window is None else gathers & False
+
+    @cached_property
+    def exchange(self) -> Floats:
+        """Neighbouring context ranks that exchange heads, e: all in ``ulysses``, a group in ``ulysses-ring``, else 1."""
+        return np.where(self.is_scheme("ulysses"), self.context, self.table.ulysses)
+
+    @cached_property
+    def chunks(self) -> Floats:
+        """Chunks that the sequence is cut into, one for each group of ranks that exchange heads: c / e."""
+        return self.context / self.exchange
+
+    @cached_property
+    def kv_copies(self) -> Floats:
+        """Ranks of an exchange that each key/value head goes to: 1, or e t / K where they outnumber the device's heads."""
+        heads = self.kv_width / self.setting.model.head_dim
+        return np.maximum(np.floor(self.exchange / heads), 1.0)
+
+    @cached_property
+    def lanes(self) -> Floats:
+        """Directions in which a ring's keys and values travel at once: 1 or 2, each with its part of the heads."""
+        return 1.0 + (self.table.bidirectional == 1)
+
+    @cached_property
+    def ring_matmuls(self) -> Bools:
+        """Rows whose products over tensor are collective matmuls."""
+        return (self.table.collective_matmul > 0) & (self.table.tensor > 1)
+
+    @cached_property
+    def _kept_tensors(self) -> KeptTensors:
+        return KeptTensors(self.table.remat, self.setting.program)
+
+    @property
+    def offloaded(self) -> tuple[str, ...]:
+        """Tensors of a layer that wait in the host's memory in some row."""
+        return tuple(self._kept_tensors.offloaded)
+
+    def offloads(self, tensor: str) -> Bools:
+        """Rows that keep the named tensor of a layer, or ``layer_in``, in the host's memory."""
+        return self._kept_tensors.offloaded[tensor]
+
+    def saves(self, tensor: str) -> Bools:
+        """Rows whose remat policy keeps the named tensor of a layer (lcplan.strategy.remat) for the backward pass."""
+        return self._kept_tensors.saved[tensor]

@@ -1,0 +1,1 @@
+"""How much of the attention square documents, windows and tiles leave."""

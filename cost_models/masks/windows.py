@@ -1,0 +1,151 @@
+"""Sliding windows: how many keys a windowed layer's kernel meets, and the halo that its chunks need of those before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.masks.tiles import tiles
+from lcplan.spec.windows import HALO_TILE
+
+
+def window_pairs(window: float, seq_len: float) -> float:
+    """Scores of one head that a windowed layer needs of a sequence, of causal attention in the convention that halves it.
+
+    ``W T - W^2 / 2``: every token sees W keys, but the first W see a triangle's. The exact count is
+    ``W T - W (W - 1) / 2``; as in the causal half ``T^2 / 2`` the diagonal of the triangle counts half, so that a window as
+    long as the sequence costs what no window costs.
+
+    Parameters
+    ----------
+    window : float
+        W, keys that a query sees, its own among them [tokens].
+    seq_len : float
+        T [tokens].
+
+    Returns
+    -------
+    float
+        Scores [count per head and sequence].
+
+    Notes
+    -----
+    Source: counted; Beltagy et al., Longformer (arXiv:2004.05150), section 3.1, for O(T W).
+
+    Examples
+    --------
+    >>> window_pairs(4.0, 10.0), window_pairs(10.0, 10.0), window_pairs(99.0, 10.0)
+    (32.0, 50.0, 50.0)
+    """
+    seen = min(window, seq_len)
+    return seen * seq_len - seen**2 / 2.0
+
+
+def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: Floats | float) -> Floats:
+    """Mean keys that a query is multiplied by where a kernel visits the tiles that the window leaves, whole.
+
+    ``max(q, k) + min(q, k) ceil((W - 1) / min(q, k))``: a block of q queries meets the key blocks from that of its first
+    query's oldest key to that of its last query. Exact where one block size divides the other.
+
+    Parameters
+    ----------
+    window : ndarray or float
+        W, keys that a query sees [tokens].
+    queries : ndarray or float
+        q, queries of a tile [tokens].
+    keys : ndarray or float
+        k, keys of a tile [tokens].
+
+    Returns
+    -------
+    ndarray
+        Keys [tokens].
+
+    Notes
+    -----
+    Of a query whose window lies inside the sequence; the first W see less. Source: counted from the tiles
+    (strategies/kernels/tiles.py); a test counts them one by one.
+
+    Examples
+    --------
+    >>> float(window_tile_keys(4096.0, queries=128.0, keys=128.0)), float(window_tile_keys(1.0, queries=512.0, keys=1024.0))
+    (4224.0, 1024.0)
+    """
+    small, large = np.minimum(queries, keys), np.maximum(queries, keys)
+    return np.asarray(large + small * np.ceil((np.asarray(window) - 1.0) / small))
+
+
+@dataclass(frozen=True)
+class Halo:
+    """What a windowed layer's chunks need of those before them; columns of shape ``[n]``, 0 where nothing is needed.
+
+    Contiguous chunks (scheme ``ring``) need the last tokens of one chunk before them, or whole ones and a part. Where a rank
+    holds two half chunks (``ring-zigzag``, ``all-gather``) each half needs the last tokens of the half before it, which
+    neighbours on either side hold. Groups of ranks that exchange heads (``ulysses-ring``) hold such halves of a group's chunk;
+    where all exchange (``ulysses``) they see whole sequences.
+    """
+
+    layout: Layout
+
+    @cached_property
+    def halves(self) -> Floats:
+        """1 where a rank, or the group that it exchanges heads with, holds two half chunks."""
+        halves = (self.layout.is_scheme(name) for name in ("ring-zigzag", "all-gather", "ulysses-ring"))
+        return reduce(np.logical_or, halves).astype(np.float64)
+
+    @cached_property
+    def _windowed(self) -> Floats:
+        context = self.layout.is_scheme("ring") + self.halves
+        return context if self.layout.window is not None else np.zeros_like(context)
+
+    @cached_property
+    def chunk(self) -> Floats:
+        """Tokens of a run of the sequence that a rank attends from."""
+        return self.layout.local_length * self.layout.exchange / (1.0 + self.halves)
+
+    @cached_property
+    def _before(self) -> float:
+        """Tokens before its own that a query sees."""
+        return (self.layout.window or 1.0) - 1.0
+
+    @cached_property
+    def hops(self) -> Floats:
+        """Chunks before its own that a rank needs tokens of, at most all others."""
+        reach = np.minimum(np.ceil(self._before / self.chunk), self.layout.chunks - 1.0)
+        return self._windowed * np.where(self.halves > 0, np.minimum(reach, 1.0), reach)
+
+    @cached_property
+    def last(self) -> Floats:
+        """Tokens of the farthest of them, in whole tiles; of all nearer ones the whole chunk."""
+        left = self._before - self.chunk * (self.hops - 1.0)
+        return np.where(self.hops > 0, np.minimum(self.chunk, np.ceil(left / HALO_TILE) * HALO_TILE), 0.0)
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of the halo of one run."""
+        return np.maximum(self.hops - 1.0, 0.0) * self.chunk + self.last
+
+    @cached_property
+    def share(self) -> Floats:
+        """Halo tokens of a rank over its own."""
+        return self.tokens / self.chunk
+
+    @cached_property
+    def padded(self) -> Floats | float:
+        """Queries that a kernel computes over those of the rank: cuDNN's takes as many queries as keys (docs/step.md)."""
+        return 1.0 + (self.share if self.layout.setting.kernel == "cudnn" else 0.0)
+
+    @cached_property
+    def keys(self) -> Floats:
+        """Mean keys that a query is multiplied by, on the slowest rank: the first ranks' halo is shorter [tokens]."""
+        layout, window = self.layout, self.layout.window or 1.0
+        length = layout.local_length * layout.exchange
+        queries, keys = (np.minimum(size, length) for size in tiles(layout))
+        steady = window_tile_keys(window, queries=queries, keys=keys)
+        reach, small = steady - np.maximum(queries, keys), np.minimum(queries, keys)
+        triangle = np.where(self.hops > 0, 0.0, reach * (reach + small) / 2.0 / length)  # tiles before the sequence
+        whole = (length + (np.minimum(keys, length) if layout.setting.kernel == "blockwise" else 0.0)) / 2.0
+        return np.minimum(steady - triangle, np.where(self.hops > 0, np.inf, whole))

@@ -1,0 +1,290 @@
+"""What a device holds at the few moments of a step that can need most memory, beyond its persistent state.
+
+Each moment is read off the buffers that XLA's own assignment keeps alive there (jax 0.10.1, GPU targets), in terms of the
+tensors of docs/step.md. XLA pipelines the reduce-scatters of weight gradients: they run beside the next layer's backward
+pass, which therefore holds a whole layer of unreduced gradients besides those that it makes itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.compute.kernels import BIAS_BYTES
+from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.masks.tiles import chunk_tiles
+from cost_models.masks.windows import Halo
+
+FP32_BYTES = 4.0
+
+STREAM_SHARDS = 3.0
+"""Of the residual stream's size, all through a layer's backward pass: the stream that entered it, the stream after attention,
+and the cotangent that arrived."""
+
+SCORE_BUFFERS = 3.0
+"""fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
+
+HOST_LOGITS = 3.0
+"""fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
+alone the last takes the place of the first."""
+
+ATTENTION_OPERANDS = 3.0
+"""Of the queries' size: queries, output, the output's cotangent."""
+
+
+@dataclass(frozen=True)
+class LayerBackward:
+    """One layer's backward pass; columns of shape ``[n]`` in bytes a device."""
+
+    layout: Layout
+
+    @cached_property
+    def stream(self) -> Floats:
+        """The residual stream of a context rank's tokens, gathered over tensor: ``a tl D``."""
+        return self.layout.held_bytes * self.layout.tokens * self.layout.setting.model.d_model
+
+    @cached_property
+    def wide(self) -> Floats:
+        """A feed-forward tensor: ``a tl F / t``."""
+        return self.layout.held_bytes * self.layout.tokens * self.layout.ff_width
+
+    @cached_property
+    def queries(self) -> Floats:
+        """Queries, or any tensor of their shape: ``a tl N H / t``."""
+        return self.layout.held_bytes * self.layout.tokens * self.layout.query_width
+
+    @cached_property
+    def pair(self) -> Floats:
+        """Keys and values of a chunk: ``2 a tl K H / t``, and of groups that exchanged heads the copies that they hold."""
+        copies = np.where(self.layout.is_scheme("ulysses"), 1.0, self.layout.kv_copies)
+        return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width * copies
+
+    @cached_property
+    def _keeps_up(self) -> Bools:
+        return self.layout.saves("gate") & self.layout.saves("up")
+
+    @cached_property
+    def _keeps_qkv(self) -> Bools:
+        return self.layout.saves("query") & self.layout.saves("key") & self.layout.saves("value")
+
+    @cached_property
+    def _normed(self) -> Floats:
+        """Gathered normed streams that products are repeated from: of attention and of the feed-forward.
+
+        Where a product's results are kept, its input is gathered only when the weight's gradient is due.
+        """
+        return 1.0 - self._keeps_up + (1.0 - self._keeps_qkv) * self._attended
+
+    @property
+    def _attended(self) -> float:
+        """What attention's products are made from, over the residual stream: less of it where that is compressed first."""
+        model = self.layout.setting.model
+        return model.attended_width / model.d_model
+
+    @cached_property
+    def _shards(self) -> Floats:
+        return STREAM_SHARDS * self.stream / self.layout.tensor
+
+    @cached_property
+    def feed_forward(self) -> Floats:
+        """Where the gradient of ``down`` is made, or where the gate's cotangent is, whichever is more.
+
+        First gate, up and their product beside the gathered cotangent (where tensor is 1, that is the one that arrived); then a
+        fourth tensor of their size in its place.
+        """
+        normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
+        product = 3.0 * self.wide + normed + cotangent
+        gate = 4.0 * self.wide + np.maximum(normed, cotangent)
+        most: Floats = np.maximum(product, gate)
+        return most + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+
+    @cached_property
+    def stream_products(self) -> Floats:
+        """Where the gradients of gate and up by their input, one gathered stream each, are about to be added."""
+        streams = (self._normed + 2.0) * self.stream
+        return 2.0 * self.wide + streams + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+
+    @cached_property
+    def attention(self) -> Floats:
+        """Operands of the attention kernel's backward pass and what it works with, on the queries' side.
+
+        A ring or gathered chunks add an fp32 sum of the queries' gradients; zigzag's half chunks are copied out (query,
+        output, cotangent) and the gradient of half of them comes back.
+        """
+        layout = self.layout
+        chunked = layout.rings | layout.gathers
+        halves = chunked & ~layout.is_scheme("ring")
+        sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
+        kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
+        if layout.window is not None:  # padded copies of the operands, and the gradient of as many queries
+            kernel = kernel + self.queries * np.where(self._halo.share > 0, ATTENTION_OPERANDS * self._halo.padded, 0.0)
+        return kernel + (1.0 - self._keeps_qkv) * self._attended * self.stream + self._shards
+
+    @cached_property
+    def _halo(self) -> Halo:
+        """Of a windowed layer."""
+        return Halo(self.layout)
+
+    @cached_property
+    def _scores(self) -> Floats | float:
+        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each element of a tile.
+
+        To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens; of a windowed layer, of a run and its halo.
+        """
+        layout = self.layout
+        if layout.setting.kernel == "cudnn" and layout.setting.workload.document_len is not None:
+            run = layout.exchange * layout.local_length
+            if layout.window is not None:
+                run = self._halo.chunk + self._halo.tokens
+            return BIAS_BYTES * layout.sequences * run**2
+        if layout.setting.kernel != "blockwise":
+            return 0.0
+        heads = layout.sequences * layout.query_width / layout.setting.model.head_dim
+        query_tile, key_tile = chunk_tiles(layout)
+        return SCORE_BUFFERS * FP32_BYTES * heads * query_tile * key_tile
+
+    @cached_property
+    def keys_at_rest(self) -> Floats:
+        """Keys and values outside of attention's backward pass; a ring has made its first hop."""
+        return self.pair * (1.0 + self.layout.rings)
+
+    @cached_property
+    def keys(self) -> Floats:
+        """Keys and values, and their gradients, while the kernel runs backward.
+
+        The kernel's own operands and results; a ring adds a chunk in flight, a copy, and the fp32 gradients that travel with
+        it; all-gather adds every rank's chunk and its fp32 gradients. A windowed layer's are as much longer as its halo, beside
+        the rank's own.
+        """
+        layout = self.layout
+        fp32 = FP32_BYTES / layout.held_bytes
+        ring = np.where(layout.rings, 2.0 + fp32, 0.0)
+        gathered = np.where(layout.gathers, (1.0 + fp32) * layout.context + 1.0, 0.0)
+        halo = Halo(layout).share if layout.window is not None else 0.0
+        return self.pair * (2.0 + ring + gathered + np.where(halo > 0, 1.0 + 2.0 * halo, 0.0))
+
+    @cached_property
+    def _fed(self) -> Floats:
+        """Elements of one of gate, up and down: ``D F / t``."""
+        return self.layout.setting.model.d_model * self.layout.ff_width
+
+    @cached_property
+    def _matrices(self) -> Floats:
+        """Elements of all matrices of a layer: ``P_layer / t``."""
+        model = self.layout.setting.model
+        return (model.layer_matrix_parameters - model.latent_parameters) / self.layout.tensor + model.latent_parameters
+
+    @cached_property
+    def _sharded(self) -> Bools:
+        return self.layout.weight_shards > 1
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The layer's matrices, gathered for its feed-forward's backward pass."""
+        return self.layout.gather_bytes * self._matrices * self._sharded
+
+    @cached_property
+    def attention_weights(self) -> Floats:
+        """What is left of them when attention runs backward: query, key and value."""
+        layout = self.layout
+        model = layout.setting.model
+        if model.latent is None:
+            return layout.gather_bytes * model.d_model * (layout.query_width + 2.0 * layout.kv_width) * self._sharded
+        expanding = sum(model.attention_products.values()) - model.attention_products["attention_out"]
+        return layout.gather_bytes * (expanding / layout.tensor + model.latent_parameters) * self._sharded
+
+    @cached_property
+    def unreduced(self) -> Floats:
+        """Whole gradients of the layer before, on their way, and this layer's of ``down``: ``r (P_layer + D F) / t``."""
+        return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
+
+    @property
+    def products_unreduced(self) -> Floats:
+        """The same where ``stream_products`` are added."""
+        return self.unreduced
+
+    @cached_property
+    def waiting(self) -> Floats:
+        """What a loop whose turn has other layers too holds of this one: its whole gradients, ``r P_layer / t``.
+
+        They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32. On TPU
+        nothing is late, but what all layers of a turn begin with is copied at its beginning, inputs and weights' shards:
+        ``a ts D + g P_layer / (f c e t)`` (read off turns of two layers, with and without experts, and of three on v5p).
+        """
+        if self.layout.setting.hardware.kind == "tpu":
+            shards = self.layout.setting.model.layer_matrix_parameters / self.layout.state_shards
+            return self.stream / self.layout.tensor + self.layout.gather_bytes * shards
+        weights = self.layout.held_bytes if self.layout.setting.hardware.kind == "cpu" else 0.0
+        return (self.layout.reduce_bytes + weights) * self._matrices * self._sharded
+
+    @cached_property
+    def attention_unreduced(self) -> Floats:
+        """The same when attention runs backward: this layer's feed-forward and output gradients are there."""
+        layout = self.layout
+        model = layout.setting.model
+        made = (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
+        return layout.reduce_bytes * (self._matrices + made) * self._sharded
+
+    @cached_property
+    def loop(self) -> Floats:
+        """All that one turn of the loop over layers needs on TPU, gradients of the layer before apart.
+
+        Splash wants heads first, so queries and output are there twice; the cotangent of ``down`` stays gathered.
+        """
+        copies = (ATTENTION_OPERANDS - 1.0) * self.queries + np.where(self.layout.tensor > 1, self.stream, 0.0)
+        reduced = self.layout.reduce_bytes * self._fed * self._sharded
+        turn = self.feed_forward + copies + self.keys_at_rest + self.weights + reduced
+        return np.maximum(turn, self.attention + self.keys + self.attention_weights + reduced)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss over chunks of tokens; columns of shape ``[n]`` in bytes a device."""
+
+    layout: Layout
+
+    @cached_property
+    def table(self) -> Floats:
+        """Elements of the gathered head: ``V D / t``."""
+        return self.layout.vocab_width * self.layout.setting.model.d_model
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """The head's whole gradient, fp32, summed over chunks."""
+        return FP32_BYTES * self.table
+
+    @cached_property
+    def logits(self) -> Floats:
+        """A chunk's fp32 logits, their cotangent, the gathered head, and its gradient summed over the chunks so far.
+
+        Of one chunk alone, the head's gradient comes when the logits are gone, but on TPU.
+        """
+        layout = self.layout
+        scores = layout.loss_chunk * layout.vocab_width
+        if layout.setting.hardware.kind == "cpu":
+            many = HOST_LOGITS * FP32_BYTES * scores + (layout.activation_bytes + FP32_BYTES) * self.table + self.gradient
+            alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
+            return np.where(layout.loss_chunks > 1, many, alone)
+        cotangent = layout.held_bytes * scores
+        if layout.setting.hardware.kind == "tpu":  # both products of several chunks make the cotangent as they read it
+            table = (layout.held_bytes + FP32_BYTES) * self.table
+            return FP32_BYTES * scores + table + np.where(layout.loss_chunks > 1, 0.0, cotangent)
+        alone = np.maximum(FP32_BYTES * scores, self.gradient)
+        many = FP32_BYTES * scores + self.gradient
+        return cotangent + layout.held_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
+
+    @cached_property
+    def embedding(self) -> Floats:
+        """The embedding's whole gradient, after the layers: ``r V D / t``."""
+        return self.layout.reduce_bytes * self.table
+
+    @cached_property
+    def streams(self) -> Floats:
+        """The last layer's output, its normed copy and its cotangent, and a chunk of the latter two gathered over tensor."""
+        layout = self.layout
+        model = layout.setting.model
+        shards = 3.0 * layout.held_bytes * layout.stream_tokens * model.d_model
+        chunks = 2.0 * layout.held_bytes * layout.loss_chunk * model.d_model
+        return shards + np.where(layout.tensor > 1, chunks, 0.0)

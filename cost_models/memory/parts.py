@@ -1,0 +1,217 @@
+"""Memory of one step on one device, by part, at the moment that needs most.
+
+Total is what the executable itself needs: argument + output + temp - alias, the state donated. It is persistent state plus
+the largest of the moments of memory.liveness; a part is 0 where the binding moment does not hold it, so the parts add
+up to the total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.memory.experts import ExpertBackward
+from cost_models.memory.liveness import FP32_BYTES, LayerBackward, Loss
+from cost_models.memory.saved_tensors import on_device_bytes
+from lcplan.spec.layers import LayerKind
+
+MEMORY_PARTS: tuple[str, ...] = (
+    "params",
+    "optimizer",
+    "batch",
+    "grads",
+    "saved_activations",
+    "working_set",
+    "logits_loss",
+    "kv_ring",
+    "gathered_weights",
+    "collective_buffers",
+)
+
+PHASES: tuple[str, ...] = (
+    "loss",
+    "feed_forward_backward",
+    "stream_backward",
+    "attention_backward",
+    "embedding_backward",
+    "update",
+    "loops",
+)
+"""Moments that can need most: see cost_models.memory.liveness. On TPU ``loops`` stands for all of a layer's backward pass."""
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+
+    layout: Layout
+
+    @cached_property
+    def _vectors(self) -> float:
+        """Elements of norms and biases, which nothing splits (biases that tensor splits are counted whole)."""
+        return float(self.layout.setting.model.vector_parameters)
+
+    @cached_property
+    def _elements(self) -> Floats:
+        """Parameters on one device: matrices split over fsdp x context x tensor, vectors over nothing."""
+        return (self.layout.setting.model.parameters - self._vectors) / self.layout.state_shards + self._vectors
+
+    @cached_property
+    def _layer_elements(self) -> Floats:
+        """The layers' share of ``_elements``."""
+        model = self.layout.setting.model
+        return model.matrix_parameters / self.layout.state_shards + (model.vector_parameters - model.d_model)
+
+    @cached_property
+    def params(self) -> Floats:
+        """fp32 master parameters."""
+        return FP32_BYTES * self._elements
+
+    @cached_property
+    def optimizer(self) -> Floats:
+        """AdamW's two moments."""
+        return 2.0 * self.layout.moment_bytes * self._elements
+
+    @cached_property
+    def batch(self) -> Floats:
+        """Token ids, targets and, of packed sequences, their documents' ids; int32, of all microbatches."""
+        arrays = 2.0 if self.layout.setting.workload.document_len is None else 3.0
+        return 4.0 * arrays * self.layout.tokens * self.layout.microbatches
+
+    @cached_property
+    def saved_activations(self) -> Floats:
+        """Residual stream entering each layer, what the remat policy keeps of each, and ids of all ranks' documents."""
+        kept = on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
+        if self.layout.setting.workload.document_len is None:
+            return kept
+        return kept + 4.0 * self.layout.tokens * self.layout.context
+
+    @cached_property
+    def _summed(self) -> Floats:
+        """fp32 gradients of earlier microbatches; and the head, turned once for all of them, where it is not the embedding."""
+        turned = 0.0 if self.layout.setting.model.tied_embeddings else self._table
+        return FP32_BYTES * (self._elements + turned) * (self.layout.microbatches > 1)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Elements of a device's shard of the embedding or of the head."""
+        model = self.layout.setting.model
+        return model.vocab * model.d_model / self.layout.state_shards
+
+    @cached_property
+    def _layers(self) -> Floats:
+        """fp32 gradients of all layers of this microbatch, and the head's."""
+        return FP32_BYTES * (self._layer_elements + self._table)
+
+    @cached_property
+    def _kinds(self) -> tuple[LayerBackward, ...]:
+        """A layer's backward pass, of each kind of layers."""
+        return tuple(
+            LayerBackward(part) if part.setting.model.routed is None else ExpertBackward(part) for part in self.layout.parts
+        )
+
+    @cached_property
+    def _waiting(self) -> tuple[Floats | float, ...]:
+        """By kind of layers, what waits of the other layers of a turn of the loop; a run of one turn is none."""
+        model = self.layout.setting.model
+        sizes = dict(zip(model.layer_kinds, self._kinds, strict=True))
+        most: dict[LayerKind, Floats | float] = dict.fromkeys(sizes, 0.0)
+        for period, _ in (run for run in model.layer_runs if run.repeats > 1 and len(run.period) > 1):
+            turn = reduce(np.add, [sizes[kind].waiting for kind in period])
+            most |= {kind: np.maximum(most[kind], turn - sizes[kind].waiting) for kind in period}
+        return tuple(most.values())
+
+    def phases(self) -> list[tuple[str, dict[str, Floats]]]:
+        """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
+        if self.layout.setting.hardware.kind == "tpu":
+            loops = (self._loops(*each) for each in zip(self._kinds, self._waiting, strict=True))
+            moments = [*self._outside().items(), *(("loops", held) for held in loops)]
+            resident = self._resident()
+            return [
+                (name, held | {part: held.get(part, 0.0) + size for part, size in resident.items()}) for name, held in moments
+            ]
+        inside = (self._inside(*each).items() for each in zip(self._kinds, self._waiting, strict=True))
+        return [*self._outside().items(), *(phase for phases in inside for phase in phases)]
+
+    def _outside(self) -> dict[str, dict[str, Floats]]:
+        """Moments before and after the layers' backward pass."""
+        loss = Loss(self.layout)
+        grads = self._summed + self._layers
+        host = self.layout.setting.hardware.kind == "cpu"  # its schedule fills the layers' gradients with zeros at once
+        return {
+            "loss": {
+                "grads": grads if host else self._summed,
+                "saved_activations": self.saved_activations,
+                "working_set": loss.streams,
+                "logits_loss": loss.logits,
+            },
+            "embedding_backward": {
+                "grads": grads + FP32_BYTES * self._table,
+                "working_set": self._kinds[0].stream,
+                "logits_loss": loss.embedding,
+            },
+            "update": {"grads": FP32_BYTES * self._elements},
+        }
+
+    def _inside(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, dict[str, Floats]]:
+        """Moments of one layer's backward pass; ``waiting`` are the gradients of the other layers of its turn."""
+        in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
+        return {
+            "feed_forward_backward": {
+                **in_layer,
+                "working_set": layer.feed_forward,
+                "kv_ring": layer.keys_at_rest,
+                "gathered_weights": layer.weights,
+                "collective_buffers": layer.unreduced + waiting,
+            },
+            "stream_backward": {
+                **in_layer,
+                "working_set": layer.stream_products,
+                "kv_ring": layer.keys_at_rest,
+                "gathered_weights": layer.weights,
+                "collective_buffers": layer.products_unreduced + waiting,
+            },
+            "attention_backward": {
+                **in_layer,
+                "working_set": layer.attention,
+                "kv_ring": layer.keys,
+                "gathered_weights": layer.attention_weights,
+                "collective_buffers": layer.attention_unreduced + waiting,
+            },
+        }
+
+    def _loops(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, Floats]:
+        """A layer in its turn of the loop on TPU; ``waiting`` is what the turn's other layers begin with."""
+        return {
+            "grads": self._summed + self._layers,
+            "saved_activations": self.saved_activations,
+            "working_set": layer.loop + waiting,
+        }
+
+    def _resident(self) -> dict[str, Floats]:
+        """What every moment holds on TPU: layers' weights, cast once before the loops, and the whole table in which an
+        embedding's gradients add up over microbatches (``cost_models.collectives.libtpu_reductions``)."""
+        several = (self.layout.microbatches > 1) & (not self.layout.setting.model.tied_embeddings)
+        return {
+            "gathered_weights": self.layout.gather_bytes * self._layer_elements,
+            "collective_buffers": FP32_BYTES * Loss(self.layout).table * several,
+        }
+
+    def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
+        """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
+        held = self.phases()
+        sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
+        phase = sums.argmax(axis=0)
+        parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
+        parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
+        for row, (_, sizes) in enumerate(held):
+            binds = (phase == row).astype(np.float64)
+            for part, size in sizes.items():
+                parts[part] += size * binds
+        total = self.params + self.optimizer + self.batch + sums.max(axis=0)
+        codes = np.array([PHASES.index(name) for name, _ in held], dtype=np.int8)
+        return parts, total, codes[phase]

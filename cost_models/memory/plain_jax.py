@@ -1,0 +1,109 @@
+"""Memory of a train step that JAX differentiates as it stands, on one device: what XLA keeps of a scan and of a loss in chunks.
+
+Such a step says nothing of its buffers. Read off XLA's buffer assignment for an H100 (jax 0.10.1, deviceless; two and four
+layers of Llama 3 8B): the peak is in the loss's backward pass, where the layers' gradients are there as zeros already.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.inputs.layout import Bools, Floats
+from cost_models.memory.parts import StepMemory
+from cost_models.rates.published import Rate
+from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS
+
+FP32_BYTES = 4.0
+
+LOGIT_BUFFERS = 2.0
+"""fp32 logits of a chunk, and their cotangent."""
+
+HEAD_COPIES = 3.0
+"""Of the head in the activations' dtype: its cast, one more for a product whose autotuned kernel does not cast as it reads, and
+a chunk's gradient before it is added in fp32."""
+
+STREAMS = 3.0
+"""The last layer's output, its normed copy, its cotangent."""
+
+WIDE_RESIDUALS, STREAM_RESIDUALS, QUERY_RESIDUALS, PAIR_RESIDUALS, FP32_STREAMS = 6.0, 2.0, 3.0, 2.0, 4.0
+"""What a layer without rematerialisation hands to its backward pass: gate, its sigmoid and products (6 of F); both normed
+streams; queries, attention's output and that once more as a product's operand; keys and values; in fp32 two streams a norm."""
+
+DEVICE_WORKSPACE = Rate(
+    0.48e9,
+    measured=True,
+    source="lcplan's own measurement: allocator peak of six train steps on one H100, jax 0.11.2, beyond their deviceless"
+    " compile (jax 0.10.1) and one cast of the head; midway between the extremes",
+)
+"""Workspaces of autotuned products, which a deviceless compile does not choose [bytes]."""
+
+
+def device_gap_bytes(vocab: int, d_model: int) -> float:
+    """What an executable that a device compiled for itself takes beyond a deviceless one of the same one-device program.
+
+    ``2 V D + w``: a bf16 copy of an fp32 head, whose cast a deviceless compile fuses into the product that reads it, while the
+    kernels that autotuning picks on the device want it in memory; and their workspaces.
+
+    Parameters
+    ----------
+    vocab : int
+        V, rows of the head [count].
+    d_model : int
+        D, its columns [count].
+
+    Returns
+    -------
+    float
+        Gap [bytes].
+
+    Notes
+    -----
+    For a step that casts fp32 weights in its products; one that gathers bf16 weights holds them in both compiles.
+    Source: ``DEVICE_WORKSPACE``; with the gap, six steps are within 1.5 % of the allocator's peak.
+
+    Examples
+    --------
+    >>> device_gap_bytes(128256, 4096) / 1e9
+    1.530673152
+    """
+    return 2.0 * vocab * d_model + DEVICE_WORKSPACE.value
+
+
+class PlainMemory(StepMemory):
+    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+
+    @cached_property
+    def _everything(self) -> Bools:
+        """Rows that rematerialise nothing."""
+        return np.logical_and.reduce([self.layout.saves(name) for name in NAMED_TENSORS if name != LAYER_IN])
+
+    @cached_property
+    def saved_activations(self) -> Floats:
+        """Each layer's input and what is kept by name; or all that JAX's derivative reads again, cast weights among it."""
+        layout = self.layout
+        model = layout.setting.model
+        features = WIDE_RESIDUALS * layout.ff_width + QUERY_RESIDUALS * layout.query_width + PAIR_RESIDUALS * layout.kv_width
+        features = features + STREAM_RESIDUALS * model.d_model
+        token = layout.activation_bytes * features + FP32_BYTES * FP32_STREAMS * model.d_model
+        layer = layout.tokens * token + layout.activation_bytes * model.layer_matrix_parameters
+        return np.where(self._everything, model.layers * layer, super().saved_activations)
+
+    def _outside(self) -> dict[str, dict[str, Floats]]:
+        """The loss's backward pass, and the update. Zeros for the layers' gradients are there early where layers run again."""
+        layout = self.layout
+        model = layout.setting.model
+        head = layout.vocab_width * model.d_model
+        stream = layout.activation_bytes * layout.tokens * model.d_model
+        logits = LOGIT_BUFFERS * FP32_BYTES * layout.loss_chunk * layout.vocab_width
+        early = np.where(self._everything, 0.0, FP32_BYTES * self._layer_elements)
+        return {
+            "loss": {
+                "grads": self._summed + early + FP32_BYTES * head,
+                "saved_activations": self.saved_activations,
+                "working_set": STREAMS * stream,
+                "logits_loss": logits + HEAD_COPIES * layout.activation_bytes * head,
+            },
+            "update": {"grads": FP32_BYTES * self._elements},
+        }

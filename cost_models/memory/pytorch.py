@@ -1,0 +1,237 @@
+"""Memory of a PyTorch trainer's step on one device: what autograd keeps, what the optimizer holds, the logits' copies.
+
+PyTorch frees a tensor when the last kernel that reads it is launched, so a step's peak is at one of four moments: when the
+last layer's activations and the logits' gradient are there; when one layer's feed-forward, or its attention, runs backward; or
+in the optimizer's update. The total is the allocator's peak of allocated bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.state_place import optimizer_shards
+from cost_models.memory.parts import MEMORY_PARTS, PHASES
+from cost_models.memory.saved_tensors import kept_bytes
+from lcplan.strategy.remat import LAYER_IN
+
+FP32_BYTES = 4.0
+
+LOGIT_BYTES = 12.0
+"""Of one logit at once: its log-softmax, the gradient of the labels' terms and the gradient of all, fp32 each."""
+
+FUSED_LOGIT_BYTES = 8.0
+"""Of one logit with a fused cross entropy that makes the gradient in place: bf16 logits, their fp32 copy, the bf16 gradient."""
+
+FEED_FORWARD_COTANGENTS = 2.0
+"""Of a feed-forward tensor's size, beside all that the layer kept: cotangents of the gate and of up, while the activated gate
+and their product are still there."""
+
+ATTENTION_COTANGENTS = 2.0
+"""Of the queries' and of the keys' and values' sizes: cotangents of attention's output, which is as large as the queries, and
+of its operands."""
+
+HOPPER = 9
+"""First number of a Hopper's compute capability."""
+
+WORKSPACE_BYTES = {"before": 2.0 * 4096 * 1024 + 8.0 * 16 * 1024, "hopper": 32.0 * 1024 * 1024}
+"""Workspaces of cuBLAS in PyTorch: two of 4096 KiB and eight of 16; 32 MiB from Hopper on (docs.pytorch.org,
+CUBLAS_WORKSPACE_CONFIG in torch.backends.cuda; ATen/cuda/CublasHandlePool.cpp)."""
+
+RESERVED_OF_ALLOCATED = 1.06
+"""The allocator's pool over what is allocated in it: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM runs on
+B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
+
+
+@dataclass(frozen=True)
+class TorchMemory:
+    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+
+    layout: Layout
+
+    @cached_property
+    def _elements(self) -> Floats:
+        """Parameters on one device as weights are split."""
+        return self.layout.setting.model.parameters / self.layout.state_shards
+
+    @cached_property
+    def params(self) -> Floats:
+        """fp32 weights, split with the optimizer; and those in the compute dtype where they are held beside them."""
+        copy = self.layout.activation_bytes if self.layout.setting.program.compute_copy else 0.0
+        return (FP32_BYTES / optimizer_shards(self.layout) + copy) * self._elements
+
+    @cached_property
+    def optimizer(self) -> Floats:
+        """AdamW's two moments."""
+        return 2.0 * self.layout.moment_bytes * self._elements / optimizer_shards(self.layout)
+
+    @cached_property
+    def grads(self) -> Floats:
+        """Gradients of a device's weights; fp32, or bf16 where they are reduced in it; with ZeRO-2 its part of them alone."""
+        program = self.layout.setting.program
+        shards = optimizer_shards(self.layout) if program.gradients_over == "optimizer" else 1.0
+        return (2.0 if program.pure_bf16 else FP32_BYTES) * self._elements / shards
+
+    @cached_property
+    def _stream(self) -> Floats:
+        """One residual stream as a device holds it between products."""
+        layout = self.layout
+        tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
+        return layout.activation_bytes * tokens * layout.setting.model.d_model
+
+    @cached_property
+    def _token(self) -> Floats:
+        """Bytes of a device's tokens for each feature."""
+        return self.layout.activation_bytes * self.layout.tokens
+
+    @cached_property
+    def _feed_forward(self) -> Floats:
+        """What autograd keeps of a feed-forward: gate, up, the activated gate (its sigmoid too, one operation at a time), their
+        product."""
+        eager, gated = self.layout.setting.program.elementwise == "eager", self.layout.setting.model.mlp == "gated"
+        return self._token * self.layout.ff_width * ((4.0 if eager else 3.0) if gated else 2.0)
+
+    @cached_property
+    def layer_activations(self) -> Floats:
+        """All that autograd keeps of one layer: both norms' inputs and outputs, query, key, value, attention's output and
+        log-sum-exp, and the feed-forward's; scores and weights too where attention is not fused."""
+        layout, program = self.layout, self.layout.setting.program
+        attention = self._token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
+        statistics = FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim
+        streams = 4.0 + (2.0 / layout.activation_bytes if program.dropout else 0.0)
+        kept = streams * self._stream + attention + statistics + self._feed_forward + self._norms
+        return kept + self._scores if program.attention == "unfused" and not program.recompute_scores else kept
+
+    @cached_property
+    def _norms(self) -> Floats:
+        """Of queries' and keys' norms their inputs; of norms that are written out, the fp32 copies of what they take."""
+        layout, program = self.layout, self.layout.setting.program
+        heads = layout.tokens * (layout.query_width + layout.kv_width) * layout.setting.model.qk_norm
+        inputs = layout.activation_bytes * heads
+        if program.norms != "kept":
+            return inputs
+        return inputs + FP32_BYTES * (2.0 * self._stream / layout.activation_bytes + heads)
+
+    @cached_property
+    def _scores(self) -> Floats:
+        """Softmax's output, the weights after dropout and its mask: 5 bytes a score, of a rank's queries with all keys."""
+        heads = self.layout.query_width / self.layout.setting.model.head_dim
+        return 5.0 * self.layout.tokens * self.layout.setting.workload.seq_len * heads
+
+    @cached_property
+    def _saved(self) -> Floats:
+        """What one layer holds from the forward to the backward pass: everything, or its input and what is kept by name."""
+        layout = self.layout
+        sizes = kept_bytes(layout) | {LAYER_IN: self._stream * (1.0 - self._away)}
+        sizes["attention_out"] = self._stream * layout.saves("attention_out")
+        everything = np.logical_and.reduce([layout.saves(name) for name in sizes if name != LAYER_IN])
+        kept = sum(sizes.values(), start=np.zeros(len(layout.table)))
+        return np.where(everything, self.layer_activations, kept)
+
+    @property
+    def _away(self) -> Floats:
+        """The share of layers whose input waits on the host."""
+        if LAYER_IN not in self.layout.offloaded:
+            return np.zeros(len(self.layout.table))
+        return self.layout.offloads(LAYER_IN).astype(np.float64)
+
+    @cached_property
+    def saved_activations(self) -> Floats:
+        """What lives of all layers from the forward to the backward pass."""
+        return self.layout.setting.model.layers * self._saved
+
+    @cached_property
+    def _again(self) -> Floats:
+        """What a layer's backward pass makes again before it begins."""
+        return np.maximum(self.layer_activations - self._saved, 0.0)
+
+    @cached_property
+    def _sharded(self) -> Bools:
+        return self.layout.weight_shards > 1
+
+    @cached_property
+    def _gathered_layer(self) -> Floats:
+        """Two layers' weights gathered: the one in hand and the next."""
+        layout = self.layout
+        return 2.0 * layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor * self._sharded
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Elements of the head, as a device multiplies with it."""
+        return self.layout.vocab_width * self.layout.setting.model.d_model
+
+    @property
+    def _head_gradient(self) -> Floats:
+        """The head's gradient as its product makes it, before it is added, and as it is reduced where it is split."""
+        layout = self.layout
+        made = layout.gather_bytes if layout.setting.program.gradient_sums == "apart" else 0.0
+        return (made + layout.reduce_bytes * self._sharded) * self._table
+
+    @property
+    def _workspace(self) -> float:
+        """What cuBLAS has of the allocator, from the first product on."""
+        gpu = self.layout.setting.hardware.device.gpu
+        hopper = gpu is not None and gpu.compute_capability[0] >= HOPPER
+        return WORKSPACE_BYTES["hopper" if hopper else "before"]
+
+    @cached_property
+    def _ring(self) -> Floats:
+        """What context ranks exchange: of a ring keys and values in hand and in flight, their fp32 gradients likewise, and the
+        queries'; of a gather those of the whole sequence and their gradients, before these are summed."""
+        layout = self.layout
+        pair = 2.0 * layout.tokens * layout.kv_width
+        held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
+        gathered = 2.0 * layout.activation_bytes * layout.context * pair
+        return np.where(layout.rings, held, np.where(layout.gathers, gathered, 0.0))
+
+    def phases(self) -> dict[str, dict[str, Floats]]:
+        """What each moment holds beyond the persistent state.
+
+        The head's gradient is there in the dtype of its product before it is added; and in that of its reduction, where it is
+        split.
+        """
+        layout, program = self.layout, self.layout.setting.program
+        per_logit = program.logit_bytes or (FUSED_LOGIT_BYTES if program.fused_loss else LOGIT_BYTES)
+        saved, queries = {"saved_activations": self.saved_activations}, self._token * layout.query_width
+        in_layer = {**saved, "gathered_weights": self._gathered_layer}
+        gates = FEED_FORWARD_COTANGENTS * self._token * layout.ff_width
+        operands = ATTENTION_COTANGENTS * (queries + self._token * layout.kv_width)
+        attention = np.maximum(self._again - self._feed_forward, 0.0)
+        return {
+            "loss": {
+                **saved,
+                "logits_loss": (per_logit + program.kept_logit_bytes) * layout.loss_chunk * layout.vocab_width,
+                "working_set": 2.0 * self._stream,
+                "gathered_weights": layout.gather_bytes * self._table * self._sharded,
+                "collective_buffers": self._head_gradient,
+            },
+            "feed_forward_backward": {**in_layer, "working_set": self._again + gates + 2.0 * self._stream},
+            "attention_backward": {
+                **in_layer,
+                "working_set": attention + operands + 2.0 * self._stream,
+                "kv_ring": self._ring,
+            },
+            "update": {"working_set": program.update_bytes * self._elements / optimizer_shards(layout)},
+        }
+
+    def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
+        """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
+        held = self.phases()
+        zero = np.zeros(len(self.layout.table))
+        sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
+        phase = sums.argmax(axis=0)
+        parts: dict[str, Floats] = {
+            name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in MEMORY_PARTS
+        }
+        parts["working_set"] = parts["working_set"] + self._workspace
+        travels = np.maximum(1.0 * self._sharded, self.layout.joins(("data", "fsdp", "context", "expert")))
+        parts["collective_buffers"] = parts["collective_buffers"] + self.layout.setting.program.bucket_bytes * travels
+        batch = 16.0 * self.layout.tokens
+        parts |= {"params": self.params, "optimizer": self.optimizer, "grads": self.grads, "batch": batch}
+        total = sum(parts.values(), start=zero)
+        codes = np.array([PHASES.index(name) for name in held], dtype=np.int8)
+        return parts, total, codes[phase]

@@ -1,0 +1,211 @@
+"""What one layer keeps for the backward pass by name (lcplan.strategy.remat), on the device or in the host's memory."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from cost_models.experts.buffers import ExpertLayout
+from cost_models.inputs.layout import Bools, Floats, Layout
+from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT, offloading_turns
+
+FP32_BYTES = 4.0
+
+
+def kept_bytes(layout: Layout) -> dict[str, Floats]:
+    """Size of each tensor that one layer and microbatch keep, ``layer_in`` among them; 0 where the policy does not keep it.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    dict of ndarray, shape [n]
+        By name [bytes per device and layer].
+
+    Notes
+    -----
+    Source: lcplan/strategy/remat.py and docs/step.md for what each name is.
+    """
+    stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
+    token = layout.activation_bytes * layout.tokens
+    model, program = layout.setting.model, layout.setting.program
+    attended = FP32_BYTES * layout.tokens if program.attention_dtype == "fp32" else token
+    key, value = model.key_dim / model.head_dim, model.value_dim / model.head_dim
+    sizes: dict[str, Floats] = {
+        "query": attended * layout.query_width * key,
+        "key": attended * layout.kv_width * key,
+        "value": attended * layout.kv_width * value,
+        "context": attended * layout.query_width * value,
+        "lse": _weights(layout, attended),
+        "attention_out": stream,
+        **_fed(layout),
+    }
+    kept = {LAYER_IN: stream, **{name: sizes[name] * layout.saves(name) for name in NAMED_TENSORS}}
+    if program.runtime == "xla" and program.norms == "kept":
+        everything = np.logical_and.reduce([layout.saves(name) for name in NAMED_TENSORS])
+        kept["norms"] = 2.0 * FP32_BYTES / layout.activation_bytes * stream * everything
+    return kept
+
+
+def _weights(layout: Layout, attended: Floats) -> Floats:
+    """The softmax's output; of fused attention the log-sum-exps that it is made again from.
+
+    Its keys are those of the whole sequence, however queries or heads are split: ``T/c`` queries of N heads, or T of N/c.
+    """
+    model, program = layout.setting.model, layout.setting.program
+    heads = layout.query_width / model.head_dim
+    if program.runtime == "xla" and program.attention == "unfused":
+        return attended * heads * layout.setting.workload.seq_len
+    return FP32_BYTES * layout.tokens * heads
+
+
+def _fed(layout: Layout) -> dict[str, Floats]:
+    """What the feed-forward names: of all tokens; or of the rows that came to a rank's experts, and of all for shared ones."""
+    if layout.setting.model.routed is None:
+        wide = layout.activation_bytes * layout.tokens * layout.ff_width
+        return {"gate": wide, "up": wide, "dispatched": np.zeros_like(wide)}
+    row = layout.activation_bytes * ExpertLayout(layout).rows
+    wide = row * layout.ff_width + layout.activation_bytes * layout.tokens * layout.shared_width
+    return {"gate": wide, "up": wide, "dispatched": row * layout.setting.model.d_model}
+
+
+def on_device_bytes(layout: Layout) -> Floats:
+    """What a step's layers keep on the device: all that is kept but for what is offloaded.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        All layers of one microbatch [bytes per device].
+
+    Notes
+    -----
+    Source: ``kept_bytes``; the remat policy or the setting's program says what is offloaded.
+    """
+    none = np.zeros(len(layout.table))
+    return reduce(
+        np.add,
+        [
+            _layers(part) * sum(kept_bytes(part).values(), start=none) - offloading_layers(part) * _away_bytes(part)
+            for part in layout.parts
+        ],
+    )
+
+
+def host_bytes(layout: Layout) -> Floats:
+    """What a step's layers keep in the host's memory.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        All layers of one microbatch [bytes of host memory per device].
+
+    Notes
+    -----
+    What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
+    """
+    return reduce(np.add, [offloading_layers(part) * _away_bytes(part) for part in layout.parts])
+
+
+def _layers(part: Layout) -> int:
+    return part.setting.model.layers
+
+
+def offloading_layers(part: Layout) -> Floats | float:
+    """Layers of one kind whose tensors wait in the host's memory, where the remat policy offloads any.
+
+    ``sum over runs of n ceil(p r / 100)``: the first turns of each run's loop (``lcplan.strategy.remat.offloading_turns``).
+
+    Parameters
+    ----------
+    part : Layout
+        Candidates, of one kind of layers; p is ``offload_percent``, r a run's turns, n its layers of the kind in a turn.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Layers [count]; one number where all candidates offload in every layer.
+
+    Notes
+    -----
+    Source: ``strategies.model.layer_loops`` splits the loops so; docs/step.md, remat.
+    """
+    percent = part.table.offload_percent
+    if (percent == OFFLOAD_PERCENT).all():
+        return float(_layers(part))
+    kind, whole = part.setting.model.kind_of(0), part.setting.model if part.whole is None else part.whole.setting.model
+    layers = np.zeros(len(percent))
+    for run in whole.layer_runs:
+        layers += run.period.count(kind) * offloading_turns(run.repeats, percent)
+    return layers
+
+
+def host_is_full(layout: Layout) -> Bools:
+    """Where the host has no room for what remat offloads.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        Whether ``host_bytes`` [bytes] exceeds a device's share of its host's memory [bytes]; False where that is not known.
+
+    Notes
+    -----
+    Source: the hardware spec's ``host_memory_bytes``, each with its own.
+    """
+    share = layout.setting.hardware.device.host_memory_bytes
+    if share is None or not layout.offloaded:
+        return np.zeros(len(layout.table), dtype=np.bool_)
+    return host_bytes(layout) > share.value
+
+
+def _away_bytes(layout: Layout) -> Floats:
+    """What one layer and microbatch keep in the host's memory."""
+    away = np.zeros(len(layout.table))
+    if layout.offloaded:
+        sizes = kept_bytes(layout)
+        for name in layout.offloaded:
+            away = away + sizes[name] * layout.offloads(name)
+    return away
+
+
+def offload_seconds(layout: Layout) -> Floats:
+    """Time to write what is offloaded to the host and to read it back.
+
+    ``2 b / B``, one way each.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; the device's ``host_oneway_bytes_per_s`` is B.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Transfers of one layer and microbatch [s]; 0 where nothing is offloaded or the host link is not known.
+
+    Notes
+    -----
+    Ignores that devices of one host share its memory. Source: docs/tables.md, ``offloaded``.
+    """
+    link = layout.setting.hardware.device.host_oneway_bytes_per_s
+    if link is None or not layout.offloaded:
+        return np.zeros(len(layout.table))
+    return 2.0 * _away_bytes(layout) / link.value

@@ -1,0 +1,1 @@
+"""How fast a device computes and communicates: published and measured rates."""

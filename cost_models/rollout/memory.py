@@ -1,0 +1,102 @@
+"""Memory of a rollout's program on one device: parameters by layout, the cache, and what a decode step has at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.inputs.layout import Floats
+from cost_models.rollout.layout import FP32_BYTES, Rollout
+
+ROLLOUT_PARTS: tuple[str, ...] = (
+    "params",
+    "gathered_params",
+    "kv_cache",
+    "second_cache",
+    "gathered_weights",
+    "layer_cache",
+    "logits",
+    "working_set",
+)
+PREFILL_TOKENS = 2048.0
+"""Prompt tokens of a device that go through a layer at a time (docs/sampling.md)."""
+ROLLOUT_PHASES: tuple[str, ...] = ("embedding", "layers", "prefill", "head")
+
+
+@dataclass(frozen=True)
+class RolloutMemory:
+    """Parts of each layout; every property is a column of shape ``[n]`` in bytes a device. docs/sampling.md has the table."""
+
+    rollout: Rollout
+
+    @cached_property
+    def params(self) -> Floats:
+        """The parameters as they are given: fp32 shards of fsdp, or matrices in gather dtype, whole on a tensor rank."""
+        layout, rollout = self.rollout.layout, self.rollout
+        sharded = rollout.gathers | rollout.gathers_once
+        each = np.where(sharded, FP32_BYTES / layout.fsdp, layout.gather_bytes)
+        return each * rollout.matrix_elements + FP32_BYTES * rollout.vectors
+
+    @cached_property
+    def gathered_params(self) -> Floats:
+        """The copy that lives as long as the loop."""
+        return self.rollout.gathers_once * self.rollout.layout.gather_bytes * self.rollout.matrix_elements
+
+    @cached_property
+    def second_cache(self) -> Floats:
+        """What a step makes when it may not write into the cache that it is given."""
+        return self.rollout.cache_bytes * (not self.rollout.work.donate)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """The gathered embedding or head, and this device's shard of it in gather dtype."""
+        rollout, layout = self.rollout, self.rollout.layout
+        return rollout.gathers * layout.gather_bytes * rollout.table_elements * (1.0 + 1.0 / layout.fsdp)
+
+    @cached_property
+    def _layer(self) -> Floats:
+        return self.rollout.gathers * self.rollout.layout.gather_bytes * self.rollout.layer_elements
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """Activations of one token of every sequence: the stream, gate, up and their product, queries."""
+        return self._activations(self.rollout.sequences)
+
+    def _activations(self, tokens: Floats) -> Floats:
+        layout, model = self.rollout.layout, self.rollout.setting.model
+        return layout.held_bytes * tokens * (4.0 * model.d_model + 3.0 * layout.ff_width + 2.0 * layout.query_width)
+
+    @cached_property
+    def _logits(self) -> Floats:
+        return FP32_BYTES * self.rollout.sequences * self.rollout.layout.vocab_width
+
+    def phases(self) -> dict[str, dict[str, Floats]]:
+        """What each of ``ROLLOUT_PHASES`` holds beyond parameters and cache."""
+        rollout = self.rollout
+        group = np.clip(PREFILL_TOKENS / rollout.work.prompt, rollout.layout.tensor, rollout.sequences)
+        return {
+            "embedding": {"gathered_weights": self._table, "working_set": self._rows},
+            "layers": {
+                "gathered_weights": self._layer,
+                "layer_cache": rollout.cache_bytes / rollout.setting.model.layers,
+                "working_set": self._rows,
+            },
+            "prefill": {"gathered_weights": self._layer, "working_set": self._activations(group * rollout.work.prompt)},
+            "head": {"gathered_weights": self._table, "logits": self._logits, "working_set": self._rows},
+        }
+
+    def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
+        """Bytes by ``ROLLOUT_PARTS``, their sum, and which of ``ROLLOUT_PHASES`` binds."""
+        held = self.phases()
+        sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
+        phase = sums.argmax(axis=0)
+        parts = {name: np.zeros(len(self.rollout.table)) for name in ROLLOUT_PARTS}
+        parts |= {"params": self.params, "gathered_params": self.gathered_params, "second_cache": self.second_cache}
+        parts["kv_cache"] = self.rollout.cache_bytes
+        for row, sizes in enumerate(held.values()):
+            for part, size in sizes.items():
+                parts[part] = parts[part] + size * (phase == row)
+        return parts, reduce(np.add, parts.values()), phase.astype(np.int8)

@@ -1,0 +1,1 @@
+"""Time of a step, and of single layers and products, by part."""

@@ -1,0 +1,68 @@
+"""One layer's attention alone, forward and backward, with the communication of its scheme: what CP benchmarks time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.attention.work import RingSteps, exposed_hop_seconds, merge_bytes, ring_steps
+from cost_models.collectives.network import Network
+from cost_models.collectives.step import terms_of
+from cost_models.compute.host_time import BACKWARD_LAUNCHES, eager_attention_seconds
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import REMATS, StrategyTable
+from cost_models.rates.published import rates_for
+
+
+def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
+    """Time of a step's attention where nothing is recomputed and nothing else runs.
+
+    Kernels and merges of the slowest rank, the part of each ring hop that its kernel does not hide, and other schemes' gathers
+    and all-to-alls in full; at least what an eager host takes to launch it all.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model (all of its layers count), machine and workload.
+    table : StrategyTable
+        Candidates; the remat policy is not read.
+
+    Returns
+    -------
+    tuple of ndarray, shape [n] each
+        Forward and backward pass of all layers [s per step].
+
+    Notes
+    -----
+    Ignores launches between kernels of compiled programs. Source: docs/step.md;
+    cost_models.attention.work and cost_models.collectives.network.
+    """
+    kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
+    layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
+    forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
+    network = Network.of(layout, rates)
+    passes = setting.model.layers * layout.microbatches
+    times = [passes * (steps.total_s + merge_bytes(layout, steps) / rates.hbm.value) for steps in (forward, backward)]
+    for term in terms_of(layout):
+        if term.axes != ("context",) or not np.any(term.calls > 0):
+            continue
+        shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
+        calls = term.calls / layout.lanes if term.schedule == "ring" else term.calls
+        for index, steps in enumerate((forward, backward)):
+            times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, schedule=term.schedule)
+    if setting.program.dispatch == "eager":
+        call_s = setting.constants.eager_attention_call_s
+        host = passes * eager_attention_seconds(layout.chunks, layout.exchange, call_s=call_s)
+        return np.maximum(times[0], host), np.maximum(times[1], BACKWARD_LAUNCHES * host)
+    return times[0], times[1]
+
+
+def _shares(purpose: str) -> tuple[float, float]:
+    """Parts of a term's calls in the forward and in the backward pass; all-to-alls and halos as docs/step.md counts them."""
+    return (1 / 3, 2 / 3) if purpose.startswith(("ulysses", "kv-halo")) else (1 / 2, 1 / 2)
+
+
+def _exposed(seconds: Floats, steps: RingSteps, *, schedule: str) -> Floats:
+    return exposed_hop_seconds(steps.later_s, seconds) if schedule == "ring" else seconds

@@ -1,0 +1,233 @@
+"""What a device does itself in one step: products, attention, memory-bound operations, loss, optimizer, repetition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.attention.work import RingSteps, merge_bytes, ring_steps
+from cost_models.compute.flops import recomputed_matrix_parameters, recomputes_attention
+from cost_models.compute.kernels import gemm_seconds, memory_seconds
+from cost_models.experts.buffers import ExpertLayout
+from cost_models.experts.work import (
+    expert_copy_bytes,
+    expert_product_seconds,
+    one_hot_seconds,
+    row_move_seconds,
+)
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.state_place import optimizer_shards
+from cost_models.memory.saved_tensors import on_device_bytes
+from cost_models.rates.published import KERNEL_FLOOR_S, Rates
+
+FORWARD_STREAM_PASSES = 9.0
+"""Reads and writes of the residual stream in one layer's forward pass: norm r w, residual and norm r r w w, residual r r w."""
+
+BACKWARD_STREAM_PASSES = 15.0
+"""The same of its backward pass: each norm reads input, cotangent and residual cotangent and writes one (x2 for the two
+norms), cotangent sums r r w; counted from docs/step.md's layer."""
+
+STACK_PASSES = 4.0
+"""Reads and writes of a tensor that is kept for the backward pass, each way r w: XLA's executables for a host have a slice's
+update and a slice of their own for every one (llama-tiny, 8 devices, jax 0.10.1). Elsewhere the same would be a few thousandths
+of the README's step, and is left out."""
+
+POST_NORM_PASSES = {"forward": 4.0, "backward": 6.0}
+"""The same of two norms of what a layer adds to the stream: forward r w, backward input and cotangent read and one written."""
+
+EAGER_OF_FUSED = 3.5
+"""Traffic of element-wise operations one by one over that of fused ones, counted for a Llama layer's forward pass: 38 bytes an
+element for each norm (cast to fp32, square, mean, scale, cast, weight) where a fused one moves 4, 24 for each rotation, 10 for
+the gate, 6 for each residual sum: 153 bytes an element of the stream against 44."""
+
+FORWARD_KERNELS = 10.0
+"""Memory-bound kernels of a layer's forward pass after fusion: two norms, two residuals, RoPE of query and key, gate, casts of
+the weights."""
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """Times of each candidate's own work; every property is a column of shape ``[n]`` in seconds."""
+
+    layout: Layout
+    rates: Rates
+
+    @cached_property
+    def passes(self) -> Floats:
+        """Layer passes of a step: L M."""
+        return self.layout.setting.model.layers * self.layout.microbatches
+
+    @cached_property
+    def _share(self) -> Floats | float:
+        """Slow-down of one device: a host's devices share its cores, and its spec gives each an equal part of them."""
+        hardware = self.layout.setting.hardware
+        return self.layout.devices / hardware.domain_size if hardware.kind == "cpu" else 1.0
+
+    def _gemm(self, parameters: Floats | float, products: float) -> Floats:
+        """``products`` products of one microbatch's tokens with matrices of ``parameters`` elements (whole width)."""
+        layout = self.layout
+        local = parameters / layout.tensor
+        flop = products * 2.0 * layout.tokens * local
+        traffic = products * layout.activation_bytes * local
+        seconds = gemm_seconds(flop, traffic, flop_per_s=self.rates.gemm.value, hbm_bytes_per_s=self.rates.hbm.value)
+        return seconds * self._share
+
+    def _memory(self, traffic_bytes: Floats, kernels: float) -> Floats:
+        seconds = memory_seconds(traffic_bytes, kernels, hbm_bytes_per_s=self.rates.hbm.value, floor_s=self.floor_s)
+        return seconds * self._share
+
+    @property
+    def floor_s(self) -> float:
+        """Least time of one kernel [s]."""
+        return KERNEL_FLOOR_S if self.layout.setting.hardware.kind == "gpu" else 0.0
+
+    @cached_property
+    def layer_forward_gemm(self) -> Floats:
+        """Products of one layer and microbatch forward."""
+        return self._products(1.0)
+
+    @cached_property
+    def layer_backward_gemm(self) -> Floats:
+        """Products of one layer and microbatch backward."""
+        return self._products(2.0)
+
+    @cached_property
+    def layer_again_gemm(self) -> Floats:
+        """Products of one layer and microbatch that the backward pass repeats."""
+        repeated = recomputed_matrix_parameters(self.layout)
+        model, experts = self.layout.setting.model, self.layout.setting.model.routed
+        if experts is None:
+            return self._gemm(repeated, 1.0)
+        fed = np.where(self.layout.saves("gate"), 0.0, 1.0) + np.where(self.layout.saves("up"), 0.0, 1.0)
+        fed = fed + (self.layout.setting.program.expert_weights == "after-down") * np.minimum(fed, 1.0)
+        dense = repeated - fed * model.d_model * experts.active * experts.d_ff - model.router_parameters
+        masks = one_hot_seconds(self.layout, self.rates, products=1.0) * ~self.layout.saves("dispatched")
+        return self._gemm(dense + self._router, 1.0) + self._expert_products(fed) + masks * self._share
+
+    def _products(self, times: float) -> Floats:
+        """Products of one layer and microbatch, forward (1) or backward (2)."""
+        model = self.layout.setting.model
+        if model.routed is None:
+            return self._gemm(float(model.layer_matrix_parameters), times)
+        dense = self._gemm(model.attention_matrix_parameters + model.shared_matrix_parameters + self._router, times)
+        masks = one_hot_seconds(self.layout, self.rates, products=1.0 + times) * self._share
+        return dense + self._expert_products(3.0 * times, sums=3.0 * (times - 1.0)) + masks
+
+    @property
+    def _router(self) -> Floats:
+        """Elements of the router, which every tensor rank multiplies whole, as ``_gemm`` counts them."""
+        return self.layout.setting.model.router_parameters * self.layout.tensor
+
+    def _expert_products(self, products: Floats | float, *, sums: float = 0.0) -> Floats:
+        return expert_product_seconds(self.layout, self.rates, products=products, sums=sums) * self._share
+
+    @cached_property
+    def forward_attention(self) -> RingSteps:
+        """Attention of one layer and microbatch forward."""
+        return self._ring(backward=False)
+
+    @cached_property
+    def backward_attention(self) -> RingSteps:
+        """Attention of one layer and microbatch backward."""
+        return self._ring(backward=True)
+
+    def _ring(self, *, backward: bool) -> RingSteps:
+        steps = ring_steps(self.layout, self.rates, backward=backward)
+        return RingSteps(steps.first_s * self._share, steps.later_s * self._share, steps.later)
+
+    def _layer_memory(self, stream_passes: float, width_passes: float, *, which: str) -> Floats:
+        """Memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward widths."""
+        layout = self.layout
+        tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
+        stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
+        stream = stream_passes * tokens * layout.setting.model.d_model
+        fed = layout.tokens if layout.setting.model.routed is None else ExpertLayout(layout).busiest
+        wide = fed * layout.ff_width + layout.tokens * layout.shared_width
+        widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
+        if layout.setting.program.elementwise == "eager":
+            stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
+        traffic = layout.activation_bytes * (stream + widths) + merge_bytes(layout, self.forward_attention)
+        if layout.setting.model.routed is None:
+            return self._memory(traffic, FORWARD_KERNELS)
+        return self._memory(traffic + expert_copy_bytes(layout, which), FORWARD_KERNELS) + row_move_seconds(layout)
+
+    @cached_property
+    def layer_forward_memory(self) -> Floats:
+        """Memory-bound operations of one layer and microbatch forward."""
+        return self._layer_memory(FORWARD_STREAM_PASSES, 2.0, which="forward")
+
+    @cached_property
+    def _layer_backward_memory(self) -> Floats:
+        return self._layer_memory(BACKWARD_STREAM_PASSES, 4.0, which="backward")
+
+    @property
+    def layer_forward(self) -> Floats:
+        """One layer of one microbatch forward, collectives apart."""
+        return self.layer_forward_gemm + self.forward_attention.total_s + self.layer_forward_memory
+
+    @property
+    def layer_backward(self) -> Floats:
+        """One layer of one microbatch backward, with what is repeated before it, collectives apart."""
+        again = self.layer_again_gemm + self.forward_attention.total_s * recomputes_attention(self.layout)
+        repeated = np.where(self.repeats, again + self.layer_forward_memory, 0.0)
+        return repeated + self.layer_backward_gemm + self.backward_attention.total_s + self._layer_backward_memory
+
+    @cached_property
+    def gemm(self) -> Floats:
+        """Matrix products of the layers, forward and backward."""
+        return self.passes * (self.layer_forward_gemm + self.layer_backward_gemm)
+
+    @cached_property
+    def attention(self) -> Floats:
+        """Attention kernels, forward and backward, on the slowest rank."""
+        return self.passes * (self.forward_attention.total_s + self.backward_attention.total_s)
+
+    @cached_property
+    def hbm(self) -> Floats:
+        """Norms, RoPE, residuals, gates, merges of ring steps: forward and backward; on a host what is kept as well."""
+        return self.passes * (self.layer_forward_memory + self._layer_backward_memory) + self._stacking
+
+    @cached_property
+    def _stacking(self) -> Floats:
+        """What a host's loop over layers keeps of each is copied into an array of all layers, and out of it again."""
+        layout = self.layout
+        if layout.setting.hardware.kind != "cpu":
+            return np.zeros(len(layout.table))
+        return layout.microbatches * self._memory(STACK_PASSES * on_device_bytes(layout), 1.0)
+
+    @cached_property
+    def repeats(self) -> Floats:
+        """1 where the backward pass repeats anything of a layer beyond norms and activations of what is kept."""
+        return 1.0 - 1.0 * (recomputed_matrix_parameters(self.layout) == 0) * ~recomputes_attention(self.layout)
+
+    @cached_property
+    def recompute(self) -> Floats:
+        """What rematerialisation repeats: products, attention, memory-bound work."""
+        attention = self.forward_attention.total_s * recomputes_attention(self.layout)
+        return self.passes * (self.layer_again_gemm + attention + self.layer_forward_memory * self.repeats)
+
+    @cached_property
+    def loss(self) -> Floats:
+        """Head and softmax: a chunk's logits, and while they are there their gradient and its two products."""
+        layout = self.layout
+        if layout.outside is None:
+            return np.zeros(len(layout.table))
+        model = layout.setting.model
+        products = self._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
+        logits = 4.0 * layout.tokens * layout.vocab_width
+        head = layout.setting.program.head_bytes * layout.loss_chunks * layout.vocab_width * model.d_model
+        return layout.microbatches * (products + self._memory(6.0 * logits + head, 1.0))
+
+    @cached_property
+    def optimizer(self) -> Floats:
+        """AdamW over a device's shard, and the sums of gradients over microbatches."""
+        layout = self.layout.outside
+        if layout is None:
+            return np.zeros(len(self.layout.table))
+        elements = layout.setting.model.parameters / layout.state_shards
+        update = elements / optimizer_shards(layout) * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
+        apart = layout.setting.program.gradient_sums == "apart"
+        sums = 12.0 * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
+        return self._memory(update + sums, 1.0)

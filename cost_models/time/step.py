@@ -1,0 +1,292 @@
+"""Time of one step by part: the device's own work on the slowest rank, plus the communication that nothing hides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+
+from cost_models.attention.work import exposed_hop_seconds
+from cost_models.collectives.collective_matmul import RingMatmul
+from cost_models.collectives.collective_term import Term
+from cost_models.collectives.contention import (
+    by_nccl,
+    hidden_contention_seconds,
+    hop_contention_seconds,
+    tensor_contention_seconds,
+    transit_bytes,
+)
+from cost_models.collectives.network import Network
+from cost_models.collectives.overlap import behind_backward_seconds
+from cost_models.collectives.step import STREAM_RING, terms_of
+from cost_models.compute.flops import recomputes_attention
+from cost_models.compute.host_time import host_wait_seconds, shares_cores
+from cost_models.inputs.layout import Floats
+from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
+from cost_models.time.device_work import StepWork
+
+TIME_PARTS: tuple[str, ...] = (
+    "gemm",
+    "attention",
+    "hbm",
+    "recompute",
+    "loss",
+    "optimizer",
+    "comm_fsdp",
+    "comm_tensor",
+    "comm_context",
+    "comm_expert",
+    "comm_data",
+    "contention",
+    "overhead",
+)
+
+
+WEIGHTS = ("weights", "key-value-weights", "latent-weights", "expert-matrices", "router")
+"""Purposes of the collectives of a layer's weights."""
+
+EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-choices")
+"""Purposes of the collectives that bring rows to experts and back."""
+
+
+@dataclass(frozen=True)
+class StepTime(StepWork):
+    """Time parts of each candidate; every property is a column of shape ``[n]`` in seconds a step.
+
+    All but ``parts`` are of layers that are alike.
+    """
+
+    shared: Network | None = None
+    """The table's network, where somebody has priced it; made here otherwise."""
+
+    @cached_property
+    def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
+        """Collectives that some row has, with the time of one call."""
+        return [(term, self._network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
+
+    @cached_property
+    def _network(self) -> Network:
+        return self.shared or Network.of(self.layout, self.rates)
+
+    @cached_property
+    def _by_purpose(self) -> dict[str, Floats]:
+        """All of a step's time in the collectives of each purpose, nothing hidden."""
+        totals: dict[str, Floats] = {}
+        for term, seconds in self.terms_with_seconds:
+            spent = term.calls * seconds
+            totals[term.purpose] = totals[term.purpose] + spent if term.purpose in totals else spent
+        return totals
+
+    @property
+    def _beside(self) -> float:
+        """1 where a collective runs beside a device's own work; 0 where it takes the cores that the work needs."""
+        return 0.0 if shares_cores(self.layout.setting.hardware) else 1.0
+
+    def _of(self, *purposes: str) -> Floats:
+        """The sum of ``_by_purpose`` over these."""
+        found = [self._by_purpose[name] for name in purposes if name in self._by_purpose]
+        return sum(found[1:], start=found[0]) if found else np.zeros(len(self.layout.table))
+
+    @cached_property
+    def comm_fsdp(self) -> Floats:
+        """Weights: what the products of a layer do not hide, and the first matrix, which nothing hides; tables in full."""
+        model = self.layout.setting.model
+        gathered = model.layer_matrix_parameters if model.routed is None else model.attention_matrix_parameters
+        first = model.attention_products["query"] / gathered
+        total = self._of("tables")
+        forward = self.layer_forward_gemm + self.layer_forward_memory
+        windows = {"prefetch": self._beside * forward, "behind-backward": self._beside * self.layer_backward_gemm}
+        for term, seconds in self.terms_with_seconds:
+            if term.purpose in WEIGHTS:
+                # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
+                own = first if term.purpose in WEIGHTS[:3] else 0.0
+                exposed = own * seconds + np.maximum((1 - own) * seconds - windows.get(term.schedule, 0.0), 0.0)
+                total = total + term.calls * exposed
+                if model.routed is not None and term.schedule in windows:
+                    windows[term.schedule] = np.maximum(windows[term.schedule] - seconds * term.used, 0.0)
+        return total
+
+    @cached_property
+    def comm_tensor(self) -> Floats:
+        """The residual stream's gathers and scatters and the loss's: written out before and after products, so exposed.
+
+        Beside the products that they feed, what those do not hide is left, and the first and last chunk of each.
+        """
+        if self.layout.setting.program.stream == "exposed":
+            return self._of("loss", "loss-maximum", "loss-sums", "stream") + self.ring_matmul
+        return self._of("loss", "loss-maximum", "loss-sums") + self.stream_forward + self.stream_backward
+
+    @cached_property
+    def ring_matmul(self) -> Floats:
+        """What collective matmuls take beyond their products."""
+        rows = self.layout.ring_matmuls
+        for term, hop in self.terms_with_seconds:
+            if term.purpose == STREAM_RING:
+                ring = RingMatmul(self.layout, self.rates, hop)
+                return np.where(rows, self.passes * (ring.forward + self.repeats * ring.again + ring.backward), 0.0)
+        return np.zeros(len(rows))
+
+    @cached_property
+    def _stream_calls(self) -> tuple[Floats, Floats]:
+        """Seconds of the stream's collectives in the forward pass, repeated ones included, and in the backward pass."""
+        total = self._of("stream")
+        first = np.zeros_like(total)
+        for term, seconds in self.terms_with_seconds:
+            if term.purpose == "stream":
+                first = first + np.minimum(2.0 * self.passes, term.calls) * seconds
+        again = first * self.repeats
+        return first + again, np.maximum(total - first - again, 0.0)
+
+    @cached_property
+    def stream_forward(self) -> Floats:
+        """Exposed part of the stream's collectives in the forward pass and its repetition."""
+        stream = self._stream_calls[0]
+        if self.layout.setting.program.stream != "beside-products":
+            return stream
+        products = self.passes * (self.layer_forward_gemm + np.where(self.repeats > 0, self.layer_again_gemm, 0.0))
+        return np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
+
+    @cached_property
+    def stream_backward(self) -> Floats:
+        """Exposed part of the stream's collectives in the backward pass; the weights' gradients are half of its products."""
+        stream = self._stream_calls[1]
+        if self.layout.setting.program.stream == "exposed":
+            return stream
+        products = self.passes * self.layer_backward_gemm / 2.0
+        return np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
+
+    @property
+    def hidden_stream(self) -> tuple[Floats, Floats]:
+        """Part of the stream's collectives that products hide: forward with its repetition, and backward."""
+        first, last = self._stream_calls
+        return first - self.stream_forward, last - self.stream_backward
+
+    @cached_property
+    def comm_context(self) -> Floats:
+        """Ring hops beyond the kernel beside them; halos, gathers and all-to-alls of the other schemes, and ids, in full."""
+        total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
+        for term, hop in self.terms_with_seconds:
+            if term.purpose == "kv-ring":
+                total = total + self._hops(term, hop)
+            elif term.purpose == "kv-gradients":
+                permute = term.op == "collective-permute"
+                beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
+                total = total + calls * exposed_hop_seconds(self._beside * beside + np.zeros_like(hop), hop)
+            if term.purpose in {"kv-ring", "kv-gradients"} and term.op == "collective-permute":
+                total = total + self._unhidden(term, hop)
+        return total
+
+    def _steps(self, term: Term) -> Floats:
+        """Ring steps that have a call of ``term`` beside them: two lanes make theirs at once."""
+        return term.calls / self.layout.lanes
+
+    def _unhidden(self, term: Term, hop: Floats) -> Floats | float:
+        """The second lane's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
+        return 0.0 if self.layout.setting.hardware.torus is not None else (term.calls - self._steps(term)) * hop
+
+    @cached_property
+    def comm_expert(self) -> Floats:
+        """Rows to their experts and back: written out before and after the products that need them, so exposed."""
+        return self._of(*EXPERT_ROWS)
+
+    def _hops(self, term: Term, hop: Floats) -> Floats:
+        hops = self.passes * self.forward_attention.later * (term.calls > 0)  # other schemes have later steps without hops
+        backward = hops * exposed_hop_seconds(self._beside * self.backward_attention.later_s, hop)
+        forward = exposed_hop_seconds(self._beside * self.forward_attention.later_s, hop)
+        return (self._steps(term) - hops) * forward + backward
+
+    @cached_property
+    def comm_data(self) -> Floats:
+        """Once a step: gradients over data, vectors and scalars over every axis."""
+        return self.gradients + self._of("vectors", "scalars")
+
+    @cached_property
+    def gradients(self) -> Floats:
+        """The exposed part of the gradients' reduction over what replicates matrices."""
+        total = self._of("gradients")
+        if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
+            return total
+        kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
+        backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
+        return behind_backward_seconds(total, backward, layers=float(sum(kind.layout.setting.model.layers for kind in kinds)))
+
+    @cached_property
+    def _hidden(self) -> Floats:
+        """Collectives that run beside a device's own work, ring hops apart."""
+        program = self.layout.setting.program
+        hidden = self._of("tables", *WEIGHTS) - self.comm_fsdp
+        if program.data_gradients != "exposed":
+            hidden = hidden + self._of("gradients") - self.gradients
+        if program.stream != "exposed":
+            hidden = hidden + sum(self.hidden_stream)
+        return hidden
+
+    @cached_property
+    def contention(self) -> Floats:
+        """What NCCL's kernels take from those beside them: hidden collectives from all, permutes from attention."""
+        kind = self.layout.setting.hardware.kind
+        if kind == "tpu":
+            return self._transit
+        total = hidden_contention_seconds(self.layout, self._hidden) if kind == "gpu" else 0.0
+        if not np.any(by_nccl(self.layout)):
+            return total + np.zeros(len(self.layout.table))
+        forward, backward = self.forward_attention, self.backward_attention
+        passes = 1.0 + recomputes_attention(self.layout)
+        lost = passes * tensor_contention_seconds(self.layout, forward) + tensor_contention_seconds(self.layout, backward)
+        total = total + self.passes * lost
+        for term, hop in self.terms_with_seconds:
+            if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
+                total = total + self._steps(term) * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
+        return total
+
+    @property
+    def _transit(self) -> Floats:
+        """What a torus's hidden gathers and scatters of weights take of the memory that the products beside them use."""
+        beside = [pair for pair in self.terms_with_seconds if pair[0].purpose in WEIGHTS and pair[0].schedule != "exposed"]
+        none = np.zeros(len(self.layout.table))
+        moved = sum((t.calls * transit_bytes(t.op, t.bytes) for t, _ in beside), start=none)
+        total = sum((t.calls * seconds for t, seconds in beside), start=none)
+        apart = self._of("tables", *WEIGHTS) - total
+        hidden = np.maximum(total - (self.comm_fsdp - apart), 0.0) / np.maximum(total, 1e-30)
+        return hidden * moved / self.rates.hbm.value
+
+    @cached_property
+    def overhead(self) -> Floats:
+        """Kernels of the ring that cannot start before the last ended, one least kernel time a ring step and pass; waits for
+        the host, and for its memory."""
+        again = recomputes_attention(self.layout)
+        ring = self.floor_s * self.passes * self.layout.lanes * (self.forward_attention.later + 1.0) * (2.0 + again)
+        program = self.layout.setting.program
+        if self.layout.offloaded:
+            ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
+        return ring + self._host_wait if program.dispatch == "eager" else ring
+
+    @property
+    def _host_transfers(self) -> Floats:
+        """Exposed transfers of what a layer offloads.
+
+        XLA for GPU writes behind the forward pass, but issues a layer's reads when the layer needs them (docs/step.md).
+        """
+        both, setting = offload_seconds(self.layout), self.layout.setting
+        if setting.program.runtime == "xla" and setting.hardware.kind == "gpu":
+            return np.maximum(both / 2.0 - self.layer_forward, 0.0) + both / 2.0
+        return np.maximum(both - self.layer_forward - self.layer_backward, 0.0)
+
+    @property
+    def _host_wait(self) -> Floats:
+        """Waiting for an eager host, where the device's work of a layer is shorter than its launches."""
+        device = self.layer_forward + self.layer_backward + self._of("stream") / self.passes
+        seconds = self.layout.setting.constants.eager_layer_host_s
+        return self.passes * host_wait_seconds(device, self.repeats, forward_host_s=seconds)
+
+    @property
+    def _kinds(self) -> tuple[StepTime, ...]:
+        """The times of each kind of layers, the first with what lies outside them; itself where all are alike."""
+        parts = self.layout.parts
+        return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates, self._network) for part in parts)
+
+    def parts(self) -> dict[str, Floats]:
+        """Seconds a step by ``TIME_PARTS``, of all kinds of layers; the step is their sum."""
+        kinds = self._kinds
+        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in TIME_PARTS}

@@ -1,0 +1,89 @@
+"""Hardware by name: a catalogue name (with ``xN`` behind it), a TPU accelerator type, or ``cpu-host``."""
+
+from __future__ import annotations
+
+import re
+
+from lcplan.catalog import folder, tpu
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.spec.hardware import HardwareSpec
+
+ALIASES = {
+    "a100": "dgx-a100-80",
+    "a100-40": "dgx-a100-40",
+    "a100-80": "dgx-a100-80",
+    "b200": "dgx-b200",
+    "dgx-a100": "dgx-a100-80",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "h100": "dgx-h100",
+    "h200": "dgx-h200",
+}
+MOST_DOMAINS = 2**20
+_COUNTED = re.compile(r"(.+?)x([0-9]{1,7})")
+
+
+def hardware_names() -> tuple[str, ...]:
+    """Every name of the catalogue; a TPU generation stands once for all its slices, as ``tpu-v5p-N``."""
+    families = tpu.family_names()
+    return tuple(f"{name}-N" if name in families else name for name in folder.names("hardware"))
+
+
+def named(text: str) -> HardwareSpec:
+    """The hardware of a catalogue name, with or without ``xN``, or of an accelerator type.
+
+    Raises
+    ------
+    BadInputError
+        Unknown name, or no such slice.
+    """
+    found = find_named(text)
+    if found is not None:
+        return found
+    match = _COUNTED.fullmatch(text.lower())
+    raise BadInputError(
+        f"unknown hardware {text!r:.80}{hint(match[1] if match else text, _examples())} "
+        "`lcplan catalog hardware` lists all; xN behind a name is N domains, and the path of a YAML spec works too"
+    )
+
+
+def find_named(text: str) -> HardwareSpec | None:
+    """The hardware of this name; None if there is no such name."""
+    name = text.lower()
+    whole = _one(name, domains=1)
+    match = _COUNTED.fullmatch(name)
+    if whole or not match:
+        return whole
+    return _one(match[1], domains=_count(text, int(match[2])))
+
+
+def _count(text: str, count: int) -> int:
+    if not 1 <= count <= MOST_DOMAINS:
+        raise BadInputError(f"hardware {text!r}: {count} domains are not between 1 and {MOST_DOMAINS}")
+    return count
+
+
+def _one(name: str, *, domains: int) -> HardwareSpec | None:
+    """``domains`` of a catalogue name or accelerator type; None if there is no such name."""
+    name = ALIASES.get(name, name)
+    if name in tpu.family_names():
+        example = tpu.slice_names(name)[-1]
+        raise BadInputError(f"hardware {name!r} needs a slice size behind it, for example {example!r}")
+    if not folder.has("hardware", name):
+        return tpu.find(name, slices=domains)
+    spec = HardwareSpec.read(*folder.read("hardware", name))
+    if domains == 1:
+        return spec
+    if spec.kind == "cpu":  # forced host devices are one process: more of them, not more domains
+        size = {"domain_size": spec.domain_size * domains, "node_size": spec.node_size * domains}
+    else:
+        size = {"domains": domains}
+    return spec.model_copy(update={"name": f"{spec.name}x{domains}", **size})
+
+
+def _examples() -> list[str]:
+    """Names to compare a misspelt one with; each TPU generation by its published slices."""
+    families = tpu.family_names()
+    plain = [name for name in folder.names("hardware") if name not in families]
+    return [*plain, *ALIASES, *(name for family in families for name in tpu.slice_names(family))]

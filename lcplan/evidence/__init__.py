@@ -1,0 +1,1 @@
+"""Measurements, and the plan that records them."""

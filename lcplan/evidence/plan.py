@@ -1,0 +1,95 @@
+"""Plan: what a search decided, in a file that loads without the catalogue and without heavy imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field
+
+from lcplan.evidence.measurement import Compiled, Rung, Timed
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen
+from lcplan.formats.textfile import read_yaml, write_yaml
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import AnyWorkload
+from lcplan.strategy import AxisName, Strategy
+
+PLAN_SCHEMA_VERSION = 1
+
+
+class Request(Frozen):
+    """What was asked."""
+
+    model: ModelSpec
+    hardware: HardwareSpec
+    workload: AnyWorkload
+    budget_bytes: int
+    objective: str
+
+
+class Evidence(Frozen):
+    """What is known of the strategy, rung by rung. ``estimate`` is the laws' untouched prediction."""
+
+    estimate: dict[str, Any]
+    compiled: Compiled | None = None
+    timed: Timed | None = None
+    best_rung: Rung = "modelled"
+
+
+class Launch(Frozen):
+    """The shape of the job: processes and devices a process."""
+
+    processes: int
+    devices_per_process: int
+
+
+class Plan(Frozen):
+    """The emitted answer. ``mesh_axes`` and ``mesh_shape`` are what ``jax.make_mesh`` takes, outermost first."""
+
+    schema_version: int = PLAN_SCHEMA_VERSION
+    lcplan_version: str
+    request: Request
+    strategy: Strategy
+    evidence: Evidence
+    xla_flags: tuple[str, ...] = ()
+    environment: dict[str, str] = Field(default_factory=dict)
+    launch: Launch
+    toolchain: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def mesh_axes(self) -> tuple[AxisName, ...]:
+        """Axis names, outermost first."""
+        return self.strategy.axis_order
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Axis sizes in the order of ``mesh_axes``."""
+        return tuple(getattr(self.strategy.mesh, axis) for axis in self.mesh_axes)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a plan file.
+
+        Raises
+        ------
+        BadInputError
+            No such file, not a plan, an unknown field, or a newer schema_version.
+        """
+        data = read_yaml(path)
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if version is None:
+            raise BadInputError(f"{path}: not a plan: missing key 'schema_version'")
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise BadInputError(f"{path}: schema_version: {version!r:.40} is not a whole number from 1")
+        if version > PLAN_SCHEMA_VERSION:
+            raise BadInputError(
+                f"{path}: schema_version {version} is newer than the {PLAN_SCHEMA_VERSION} that this lcplan reads; "
+                "upgrade lcplan"
+            )
+        return cls.read(data, str(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write atomically: a full disk or a kill leaves the old file or none, never half of one."""
+        write_yaml(path, self.model_dump(mode="json"))

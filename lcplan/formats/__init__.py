@@ -1,0 +1,1 @@
+"""Units, YAML and JSON files, frozen values and errors."""

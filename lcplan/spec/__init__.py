@@ -1,0 +1,1 @@
+"""What a user states: the model, the hardware and the workload."""

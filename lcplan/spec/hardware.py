@@ -1,0 +1,153 @@
+"""HardwareSpec: devices, the domains that fast links join, and the network between them. Every figure has a source."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lcplan.formats.frozen import Frozen
+from lcplan.spec.device_rates import DeviceRates
+from lcplan.spec.figure import Figure, FigureKind, Rated
+
+__all__ = ["Allowance", "DeviceSpec", "Figure", "FigureKind", "GpuFacts", "HardwareSpec", "Link"]
+
+
+class GpuFacts(Frozen):
+    """What XLA's GpuTargetConfigProto needs to compile for a GPU that is not there."""
+
+    compute_capability: tuple[int, int]
+    core_count: int
+    fpus_per_core: int
+    clock_rate_ghz: float
+    l2_cache_bytes: int
+    shared_memory_per_block_bytes: int
+    shared_memory_per_core_bytes: int
+    shared_memory_per_block_optin_bytes: int
+    threads_per_core_limit: int
+    registers_per_core_limit: int = 65536
+    registers_per_block_limit: int = 65536
+    description: str
+    """``device_description_str``, as the driver names the device."""
+    source: str
+
+
+class DeviceSpec(Rated):
+    """One device as jax counts them."""
+
+    name: str
+    peak_flop_per_s: Figure
+    """Dense bf16 matrix peak [FLOP/s]."""
+    hbm_bytes: Figure
+    """Memory that the runtime reports [bytes]."""
+    hbm_bytes_per_s: Figure
+    """Memory bandwidth, reads plus writes [bytes/s]."""
+    host_oneway_bytes_per_s: Figure | None = None
+    """Host link, one direction [bytes/s]."""
+    host_memory_bytes: Figure | None = None
+    """One device's share of its host's memory [bytes]."""
+    power_w: Figure | None = None
+    gpu: GpuFacts | None = None
+    rates: DeviceRates | None = None
+    """Achieved rates where they were measured (``lcplan calibrate``); the laws use them in place of published ones."""
+
+
+class Link(Rated):
+    """One level of interconnect, as one device sees it."""
+
+    name: str
+    oneway_bytes_per_s: Figure
+    """One direction, one device, all its links of this level that one collective can use [bytes/s]."""
+    latency_s: Figure
+    """One hop of one message [s]."""
+    port_oneway_bytes_per_s: Figure | None = None
+    """One direction of one port, where devices share ports so that one alone has more than its part [bytes/s]."""
+
+
+class Allowance(Frozen):
+    """Memory beyond the executable's own need: runtime and context, communicators, allocator fragmentation."""
+
+    usable_ratio: Figure
+    """Share of ``hbm_bytes`` that the job may fill: pool and communicators. The context, driver and runtime have the rest."""
+    runtime_bytes: Figure
+    """What a run takes in the pool beyond what the executable says: autotuned workspaces, fragmentation [bytes]."""
+    communicator_bytes: Figure
+    """Each communicator (mesh axis group) outside the executable's buffers and outside the pool [bytes]."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not 0 < self.usable_ratio.value <= 1:
+            raise ValueError(f"usable_ratio={self.usable_ratio.value:g} is not in (0, 1]")
+        return self
+
+
+class HardwareSpec(Frozen):
+    """A machine: ``domains`` domains of ``domain_size`` devices each; ``node_size`` devices share one host."""
+
+    name: str
+    source: str = "user"
+    kind: Literal["gpu", "tpu", "cpu"]
+    device: DeviceSpec
+    domain_size: Annotated[int, Field(gt=0)]
+    """Devices joined by NVLink, by one ICI slice, or one host."""
+    node_size: Annotated[int, Field(gt=0)]
+    domains: Annotated[int, Field(gt=0)] = 1
+    domain_link: Link
+    """NVLink, ICI (all links of a chip together; see ``torus``) or the host's memory."""
+    network_link: Link | None = None
+    """Between domains: InfiniBand, RoCE, EFA, DCN. None: this hardware is one domain."""
+    torus: tuple[int, ...] | None = None
+    """TPU slice shape in chips, for example (4, 4, 2)."""
+    torus_wrap: tuple[bool, ...] | None = None
+    """Which torus dims have wraparound links."""
+    ici_link: Link | None = None
+    """TPU: one single ICI link, one direction."""
+    devices_per_chip: Annotated[int, Field(gt=0)] = 1
+    topology_name: str | None = None
+    """TPU: libtpu's name of the topology, for example ``v5p:4x4x2``."""
+    topology_options: dict[str, str | int | bool | tuple[int, ...]] = Field(default_factory=dict)
+    """TPU: further options of get_topology_desc (megacore)."""
+    allowance: Allowance
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if self.domain_size % self.node_size:
+            problems.append(f"node_size={self.node_size} does not divide domain_size={self.domain_size}")
+        if self.domains > 1 and self.network_link is None:
+            problems.append(f"domains={self.domains} need a network_link between them")
+        if self.torus is not None and prod(self.torus) * self.devices_per_chip != self.domain_size:
+            shape = "x".join(map(str, self.torus))
+            chip = f"devices_per_chip={self.devices_per_chip}"
+            problems.append(f"torus={shape} with {chip} is not domain_size={self.domain_size}")
+        if self.torus_wrap is not None and len(self.torus_wrap) != len(self.torus or ()):
+            problems.append(f"torus_wrap has {len(self.torus_wrap)} dims, torus has {len(self.torus or ())}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def devices(self) -> int:
+        """All devices."""
+        return self.domain_size * self.domains
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends that this kind of hardware has at all (what a toolchain has is another matter)."""
+        return {"gpu": ("nccl", "nvshmem", "symmetric"), "tpu": ("ici",), "cpu": ("host",)}[self.kind]
+
+    @property
+    def usable_bytes(self) -> int:
+        """The default budget: what the allocator's pool may hold on one device [bytes]."""
+        return int(self.device.hbm_bytes.value * self.allowance.usable_ratio.value)
+
+    def pool_ratio(self, communicators: int) -> float:
+        """Share of the memory for the allocator's pool: what a launch sets as XLA_PYTHON_CLIENT_MEM_FRACTION.
+
+        ``usable_bytes`` less ``communicators`` (NCCL and others allocate outside the pool), so that a strategy which fits
+        the default budget has room for both.
+        """
+        outside = communicators * self.allowance.communicator_bytes.value
+        return max(0.0, self.usable_bytes - outside) / self.device.hbm_bytes.value

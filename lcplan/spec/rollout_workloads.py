@@ -1,0 +1,97 @@
+"""Workloads with a rollout: sampling alone, and one iteration of reinforcement learning on the same devices."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from lcplan.formats.frozen import Frozen
+from lcplan.spec.workload import Workload
+from lcplan.strategy import Dtype
+
+Tokens = Annotated[int, Field(gt=0, le=2**30)]
+Sequences = Annotated[int, Field(gt=0, le=2**40)]
+WorkloadKind = Literal["train", "sample", "rl"]
+
+
+class SampleWorkload(Frozen):
+    """One rollout: ``batch`` prompts of ``prompt`` tokens, ``generate`` more tokens each, one at a time."""
+
+    kind: Literal["sample"] = "sample"
+    prompt: Tokens
+    generate: Tokens
+    batch: Sequences
+    """Sequences that are sampled at a time, over all devices."""
+    precision: Literal["bf16", "fp32"] = "bf16"
+    kv_dtype: Dtype = "bf16"
+    """What keys and values are kept in."""
+    donate: bool = True
+    """Whether a decode step writes into the cache that it is given; else it makes another."""
+
+    @property
+    def seq_len(self) -> int:
+        """Positions of the cache: prompt and generated."""
+        return self.prompt + self.generate
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences, under the name that they have in training."""
+        return self.batch
+
+    @property
+    def document_len(self) -> None:
+        """Sequences of a rollout are not packed."""
+        return None
+
+    @property
+    def global_batch_given(self) -> bool:
+        """The batch of a rollout is always asked for."""
+        return True
+
+    def resized(self, *, seq_len: int | None = None, global_batch: int | None = None, given: bool | None = None) -> Self:
+        """The same with another number of sequences, or of positions: the prompt stays, more or fewer tokens follow it."""
+        generate = self.generate if seq_len is None else max(1, seq_len - self.prompt)
+        return self.model_copy(update={"generate": generate, "batch": global_batch or self.batch})
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a rollout generates."""
+        return self.generate * self.batch
+
+    @property
+    def sample(self) -> SampleWorkload:
+        """The rollout itself."""
+        return self
+
+    def train_view(self, seq_len: int) -> Workload:
+        """The same batch as sequences of ``seq_len`` tokens that go through the train step's forward pass."""
+        return Workload(seq_len=seq_len, global_batch=self.batch, precision=self.precision)
+
+
+class RlWorkload(SampleWorkload):
+    """One iteration: a rollout, then a train step on all its tokens; the optimizer's state stays while sampling."""
+
+    kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
+
+    @property
+    def sample(self) -> SampleWorkload:
+        """The rollout of the iteration."""
+        shared = {name: getattr(self, name) for name in SampleWorkload.model_fields if name != "kind"}
+        return SampleWorkload(**shared)
+
+    @property
+    def train(self) -> Workload:
+        """The train step of the iteration."""
+        return self.train_view(self.seq_len)
+
+
+def _kind(value: Any) -> str:
+    return str(value.get("kind", "train") if isinstance(value, dict) else getattr(value, "kind", "train"))
+
+
+AnyWorkload = Annotated[
+    Annotated[Workload, Tag("train")] | Annotated[SampleWorkload, Tag("sample")] | Annotated[RlWorkload, Tag("rl")],
+    Discriminator(_kind),
+]
+"""What a request, a plan and a job hold: told apart by ``kind``."""

@@ -1,0 +1,36 @@
+"""Workload: what is trained a step, independent of where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lcplan.formats.frozen import Frozen
+
+DEFAULT_TOKENS_PER_STEP = 4 * 2**20
+"""Tokens a step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
+
+
+class Workload(Frozen):
+    """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each or its documents."""
+
+    kind: Literal["train"] = "train"
+    seq_len: Annotated[int, Field(gt=0, le=2**40)]
+    global_batch: Annotated[int, Field(gt=0, le=2**40)]
+    document_len: Annotated[int, Field(gt=0, le=2**40)] | None = None
+    """Tokens of each document that sequences are packed with, one after another, each attending to itself alone; None, or more
+    than ``seq_len``: a sequence is one document."""
+    precision: Literal["bf16", "fp32"] = "bf16"
+    global_batch_given: bool = True
+    """False where lcplan chose the batch (the output says so)."""
+
+    def resized(self, *, seq_len: int | None = None, global_batch: int | None = None, given: bool | None = None) -> Workload:
+        """The same at another length [tokens] or batch [sequences]; ``given``: whether somebody asked for that batch."""
+        changed = {"seq_len": seq_len, "global_batch": global_batch, "global_batch_given": given}
+        return self.model_copy(update={name: value for name, value in changed.items() if value is not None})
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a step."""
+        return self.seq_len * self.global_batch

@@ -1,0 +1,116 @@
+"""Remat policies by name: which named tensors of a layer the forward pass keeps for the backward pass, and where.
+
+The names are those that ``strategies`` gives with ``checkpoint_name`` and that ``cost_models`` sizes, so the program and
+the law read one table. ``layer_in``, the residual stream entering a layer, is always kept: it is the scan's carry. What is
+offloaded waits in the host's memory. Several sets are MaxText's, under names of our own (planner/trainers/maxtext/export.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args
+
+Count = TypeVar("Count")
+"""A whole number, or an array of them: this package knows no arrays."""
+
+RematName = Literal[
+    "full",
+    "save-attention",
+    "save-qkv",
+    "minimal",
+    "none",
+    "save-out",
+    "save-qkv-proj",
+    "dots-except-mlp",
+    "dots",
+    "offload-layer-in",
+    "offload-attention",
+    "offload-qkv-proj",
+    "offload-dots",
+]
+
+OFFLOAD_PERCENT = 100
+"""Share of a model's layers whose tensors an offloading policy sends to the host, where nothing else is said: all."""
+
+LAYER_IN = "layer_in"
+"""The residual stream entering a layer, B T/tensor D, which every policy keeps."""
+
+NAMED_TENSORS: tuple[str, ...] = (
+    "query",  # after RoPE, B T N/tensor H
+    "key",  # after RoPE, B T K/tensor H
+    "value",  # B T K/tensor H
+    "context",  # attention output, B T N/tensor H
+    "lse",  # log-sum-exp of the scores, fp32, B N/tensor T
+    "attention_out",  # residual stream after attention, B T/tensor D
+    "gate",  # B T F/tensor, before the activation; with experts R F/tensor, R the rows of the expert rank
+    "up",  # B T F/tensor; with experts R F/tensor
+    "dispatched",  # with experts alone: rows as they came to the expert rank, R D
+)
+
+_ATTENTION = ("context", "lse")
+_PROJECTED = ("query", "key", "value")
+_PRODUCTS = (*_PROJECTED, "attention_out", "gate", "up")
+
+
+@dataclass(frozen=True)
+class RematPolicy:
+    """What of a layer is there for the backward pass: ``kept`` on the device, ``offloaded`` to the host's memory."""
+
+    kept: tuple[str, ...] = ()
+    offloaded: tuple[str, ...] = ()
+    """May hold ``LAYER_IN``, which stays on the device otherwise."""
+
+    @property
+    def on_device(self) -> RematPolicy:
+        """The same tensors saved, all of them on the device: what a layer does that a share of offloading leaves out."""
+        return RematPolicy(self.saved)
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """Named tensors that are not computed again, wherever they wait."""
+        return (*self.kept, *(name for name in self.offloaded if name != LAYER_IN))
+
+
+REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
+    {
+        "full": RematPolicy(),
+        "save-attention": RematPolicy(_ATTENTION),
+        "save-qkv": RematPolicy((*_PROJECTED, *_ATTENTION)),
+        "minimal": RematPolicy((*_PROJECTED, *_ATTENTION, "attention_out")),
+        "none": RematPolicy(NAMED_TENSORS),
+        "save-out": RematPolicy(("attention_out",)),
+        "save-qkv-proj": RematPolicy(_PROJECTED),
+        "dots-except-mlp": RematPolicy((*_PROJECTED, "attention_out")),
+        "dots": RematPolicy(_PRODUCTS),
+        "offload-layer-in": RematPolicy(offloaded=(LAYER_IN,)),
+        "offload-attention": RematPolicy(offloaded=(LAYER_IN, *_ATTENTION)),
+        "offload-qkv-proj": RematPolicy(offloaded=_PROJECTED),
+        "offload-dots": RematPolicy(offloaded=_PRODUCTS),
+    }
+)
+
+
+def offloading_turns(repeats: int, percent: Count) -> Count:
+    """How many turns of a loop over layers offload, the first ones: ``percent`` of them, rounded up.
+
+    >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
+    [16, 2, 32]
+    """
+    share: Any = percent
+    return -(-repeats * share // 100)
+
+
+GRID_POLICIES: tuple[str, ...] = (
+    "full",
+    "save-attention",
+    "save-qkv",
+    "minimal",
+    "none",
+    "offload-layer-in",
+    "offload-attention",
+)
+"""What a search tries without a filter. Of the rest, those that keep products and run attention again save little time for
+what they hold at long sequences, and those that offload products move more than any link to a host can hide."""
+
+assert set(REMAT_POLICIES) == set(get_args(RematName))

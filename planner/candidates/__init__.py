@@ -1,0 +1,1 @@
+"""Candidates: strategies with their estimates and evidence, and how they are priced."""

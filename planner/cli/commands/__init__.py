@@ -1,0 +1,1 @@
+"""One module per command; the command line imports a module when its command is called."""

@@ -1,0 +1,156 @@
+"""``lcplan estimate``: one strategy, priced, and on request compiled for the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.strategy import Strategy
+from planner.candidates.candidate import Candidate
+from planner.candidates.rows import flat_row
+from planner.cli.build import RequestOptions, build_request
+from planner.cli.from_files import from_options, with_file
+from planner.cli.options import knob_options, output_format, request_options, workload_options
+from planner.cli.output import print_csv, print_json, print_view
+from planner.imports.estimate import Opinion, as_run, opinion, placed, refused_too
+from planner.measure.targets.at_hand import devices_at_hand
+from planner.measure.targets.toolchain import probe
+from planner.measure.workers.pool import PoolLimits
+from planner.report.terminal.compare import comparison_view, ways
+from planner.report.terminal.estimate import estimate_view
+from planner.report.terminal.imported import opinion_view
+from planner.request.document import SCHEMA_VERSION, request_json
+from planner.request.request import SearchRequest
+from planner.run.measuring import Bench
+from planner.run.timed_slice import says
+from planner.run.toolchain_offer import Offer, offer
+from planner.space.one_strategy import BrokenRulesError, price, resolve_strategies
+from planner.trainers.common.imported import Imported
+
+EPILOG = """\b
+Examples:
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --compile --format json
+  lcplan estimate --model llama3-8b --seq 256k --hw gb200-nvl72 --mesh context=16,tensor=2 --sharding-mode auto,manual --compile
+  lcplan estimate --from-maxtext my_run.yml --hw gb200-nvl72"""
+
+
+class EstimateOptions(RequestOptions):
+    """Every option of the command."""
+
+    compile: bool
+    time: bool
+    slice: bool
+    toolchain: str | None
+    output: str
+
+
+@click.command("estimate", epilog=EPILOG)
+@from_options
+@request_options
+@workload_options
+@click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
+@click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
+@click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@knob_options
+@output_format
+def command(**options: Any) -> int:
+    """Price one strategy: the one that --mesh and the knobs name.
+
+    Several values of --sharding-mode or --scheduler stand side by side.
+    Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
+    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it says them; what the
+    trainer needs beyond the laws and what lcplan would change stand below.
+    """
+    merged, imported = with_file(options)
+    parsed = EstimateOptions.model_validate(merged)
+    request = as_run(build_request(parsed), imported)
+    toolchain = probe(parsed.toolchain)
+    offered = offer(toolchain, request)
+    strategies = _strategies(request, offered, imported)
+    candidates = [price(request, placed(one, imported, program=request.program)) for one in strategies]
+    with TemporaryDirectory(prefix="lcplan-") as scratch:
+        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
+        candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
+    sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed))
+    if len(candidates) > 1:
+        _print_several(candidates, request, output=parsed.output, notes=notes)
+    else:
+        thought = opinion(imported, request=request, candidate=candidates[0]) if imported else None
+        _print(candidates[0], request, output=parsed.output, notes=notes, thought=thought)
+    _raise_failures(candidates)
+    return 0
+
+
+def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
+    """What is compiled or timed of a PyTorch trainer's file."""
+    measured = parsed.compile or parsed.time or parsed.slice
+    if request.program.runtime != "torch" or not measured:
+        return ()
+    return ("what was compiled or timed is lcplan's own step in JAX; the laws price the trainer's",)
+
+
+def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
+    """What is asked for; where it breaks rules, with what the trainer of an imported file says to it."""
+    try:
+        return resolve_strategies(request, offered.backends)
+    except BrokenRulesError as error:
+        if imported is None:
+            raise
+        raise BadInputError([*error.problems, *refused_too(imported, request=request, strategy=error.strategy)]) from None
+
+
+def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Candidate:
+    enough = devices_at_hand(bench.request.hardware) >= candidate.strategy.devices
+    sliced = parsed.slice or (parsed.time and not enough)  # a cluster is not at hand; one device of it may be
+    if sliced:
+        bench.check_slice()  # before minutes go into a compile
+    if parsed.compile or (parsed.time and not parsed.slice):
+        candidate = next(bench.compile([candidate]))
+    if not (parsed.time or parsed.slice) or not candidate.usable:
+        return candidate
+    return next(bench.time_slices([candidate]) if sliced else bench.time([candidate]))
+
+
+def _raise_failures(candidates: list[Candidate]) -> None:
+    errors = [
+        (name, evidence.error)
+        for name, candidate in zip(ways(candidates), candidates, strict=True)
+        for evidence in (candidate.compiled, candidate.timed)
+        if evidence is not None and evidence.error
+    ]
+    if errors:
+        named = [f"{name}: {error}" if len(candidates) > 1 else str(error) for name, error in errors]
+        raise StageFailedError(f"the step could not be measured: {'; '.join(named)}")
+
+
+def _print_several(candidates: list[Candidate], request: SearchRequest, *, output: str, notes: tuple[str, ...]) -> None:
+    """Several ways to compile one strategy: a list in the document, a row each in CSV, a column each in the table."""
+    if output == "json":
+        shown = {"candidates": [candidate.to_json() for candidate in candidates]}
+        document = {"schema_version": SCHEMA_VERSION, "request": request_json(request)}
+        print_json(document | shown | {"notes": list(notes)})
+    elif output == "csv":
+        print_csv([flat_row(candidate) for candidate in candidates])
+    else:
+        print_view(comparison_view(candidates, request, notes))
+
+
+def _print(
+    candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...], thought: Opinion | None
+) -> None:
+    if output == "json":
+        document = {"schema_version": SCHEMA_VERSION, "request": request_json(request), "candidate": candidate.to_json()}
+        print_json(document | {"notes": list(notes)} | ({"imported": thought.to_json()} if thought else {}))
+    elif output == "csv":
+        print_csv([flat_row(candidate)])
+    else:
+        print_view(estimate_view(candidate, request, notes))
+        if thought is not None:
+            print_view(opinion_view(thought, candidate=candidate, request=request))

@@ -1,0 +1,96 @@
+"""``lcplan export``: a plan as the files of a trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lcplan.evidence.plan import Plan
+from lcplan.formats.errors import StageFailedError
+from lcplan.formats.frozen import Frozen
+from planner.cli.output import print_json, print_view
+from planner.export.check import CheckResult, check_export
+from planner.export.folder import write_export
+from planner.export.run import Export, export_plan
+from planner.export.train_compile import MaxTextCompile, train_compile
+from planner.report.terminal.export import check_view, compile_view, export_view
+from planner.request.document import SCHEMA_VERSION
+from planner.trainers import TRAINER_NAMES, trainer
+from planner.trainers.common.toolchain import jax_of
+
+EPILOG = """\b
+Examples:
+  lcplan export run/plan.yaml --to maxtext
+  lcplan export run/plan.yaml --to megatron --out jobs/megatron --check --toolchain ../torch-venv/bin/python
+  lcplan export run/plan.yaml --to jax --format json"""
+
+
+class ExportOptions(Frozen):
+    """Every option of the command."""
+
+    plan: str
+    to: str
+    out: str | None
+    check: bool
+    compile: bool
+    toolchain: str | None
+    output: str
+
+
+@click.command("export", epilog=EPILOG)
+@click.argument("plan", metavar="PLAN")
+@click.option("--to", required=True, type=click.Choice(TRAINER_NAMES), help="Trainer that is to run the plan.")
+@click.option("--out", metavar="DIR", help="Folder of the files. [default: named after the trainer, beside the plan]")
+@click.option("--check", is_flag=True, help="Run the trainer's own parser and validator on the files.")
+@click.option("--compile", is_flag=True, help="MaxText on TPU: compile its real step (train_compile), show its memory.")
+@click.option(
+    "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
+)
+@click.option(
+    "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
+)
+def command(**options: Any) -> int:
+    """Write PLAN (a plan.yaml, or the folder of a run) as files that a trainer takes as they are.
+
+    What the trainer cannot do as planned is listed with what it does instead and what that costs. A plan that it cannot run at
+    all is bad input. Files that lcplan did not write, or that were changed since, are never overwritten.
+    """
+    parsed = ExportOptions.model_validate(options)
+    file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)
+    jax = jax_of(parsed.toolchain) if parsed.toolchain and trainer(parsed.to).jax else ""
+    export = export_plan(Plan.load(file), parsed.to, jax=jax)
+    folder = Path(parsed.out) if parsed.out else file.parent / parsed.to
+    files = write_export(folder, export.files)
+    checked = check_export(export, folder, python=parsed.toolchain) if parsed.check else None
+    compiled = train_compile(export, folder, python=parsed.toolchain) if parsed.compile else None
+    if parsed.output == "json":
+        print_json(_document(export, files, checked=checked, compiled=compiled))
+    else:
+        _print(export, files, checked=checked, compiled=compiled)
+    if checked is not None and not checked.good:
+        raise StageFailedError(
+            f"{checked.package} {checked.version} does not take the files: {checked.said or '; '.join(checked.mismatches)}"
+        )
+    return 0
+
+
+def _document(
+    export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: MaxTextCompile | None
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **export.to_json(),
+        "files": [str(file) for file in files],
+        "check": checked.to_json() if checked else None,
+        "train_compile": compiled.to_json() if compiled else None,
+    }
+
+
+def _print(export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: MaxTextCompile | None) -> None:
+    print_view(export_view(export, files))
+    if checked is not None:
+        print_view(check_view(checked))
+    if compiled is not None:
+        print_view(compile_view(compiled, ours=export.evidence.compiled, cost=export.cost))

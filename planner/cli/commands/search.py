@@ -1,0 +1,154 @@
+"""``lcplan search``: the main job."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, get_args
+
+import click
+
+from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
+from planner.candidates.cost import Cost
+from planner.candidates.rows import flat_row
+from planner.cli.build import RequestOptions, build_request
+from planner.cli.options import knob_options, output_format, request_options, workload_options
+from planner.cli.output import print_csv, print_json, print_view, stderr_console
+from planner.cli.progress import ProgressWatcher
+from planner.cli.report_page import leave_report
+from planner.measure.targets.toolchain import Toolchain, probe
+from planner.measure.workers.pool import PoolLimits
+from planner.report.terminal.search import search_view
+from planner.request.request import Objective, SearchRequest, Stage
+from planner.run.make_plan import make_plan
+from planner.run.measuring import Bench
+from planner.run.result import SearchResult
+from planner.run.run_folder import RunFolder
+from planner.run.stages import Effort, search
+from planner.run.toolchain_offer import default_stage, offer
+from planner.run.tune import Budget, tune
+from planner.study import Store
+from planner.study.location import canonical_url
+from planner.study.shared import Shared
+from planner.trainers import TRAINER_NAMES
+
+EPILOG = """\b
+Examples:
+  lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
+  lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --devices 32 --stages modelled
+  lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json"""
+
+
+class SearchOptions(RequestOptions):
+    """Every option of the command."""
+
+    objective: Objective
+    stages: Stage | None
+    survivors: int
+    jobs: int
+    study: str | None
+    out: str | None
+    toolchain: str | None
+    price: float | None = None
+    tune: str | None = None
+    output: str
+
+
+@click.command("search", epilog=EPILOG)
+@request_options
+@workload_options
+@click.option(
+    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="What to make best."
+)
+@click.option(
+    "--stages",
+    type=click.Choice(get_args(Stage)),
+    help="How far to go. [default: timed where such devices are here, else compiled]",
+)
+@click.option("--survivors", type=click.IntRange(1, 1000), default=8, show_default=True, help="Strategies to compile.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(0, 256),
+    default=min(2, os.cpu_count() or 1),
+    show_default=True,
+    help="Compiles at a time; 0 with --study: leave them to lcplan worker.",
+)
+@click.option(
+    "--study",
+    metavar="URL",
+    help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
+)
+@click.option(
+    "--for", "trainer", type=click.Choice(TRAINER_NAMES), help="Only what this trainer runs as it is (see lcplan export)."
+)
+@click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
+@knob_options
+@output_format
+def command(**options: Any) -> int:
+    """Find the best layout of MODEL at sequence length SEQ on HW.
+
+    Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
+    the target's own compiler, and writes plan.yaml. Interrupt it when you like: the same command goes on where it stopped.
+    """
+    parsed = SearchOptions.model_validate(options)
+    request = build_request(parsed, parsed.objective)
+    budget = _budget(parsed)
+    study = canonical_url(parsed.study) if parsed.study is not None else None
+    toolchain = probe(parsed.toolchain)
+    offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
+    stage = parsed.stages or default_stage(request)
+    folder = RunFolder.open(parsed.out, request)
+    if parsed.jobs == 0 and study is None:
+        raise BadInputError("--jobs 0 leaves the work to lcplan worker; give the study that they share with --study URL")
+    kind = Shared if study else Store
+    store = None if stage == "modelled" else kind.open(study or folder.study_url, request.identity)
+    limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
+    bench, interrupted = Bench(request, toolchain, limits, store), False
+    with ProgressWatcher(stderr_console()) as watcher:
+        result = search(bench, Effort(stage, parsed.survivors), watcher)
+        if budget is not None:
+            _save(result, folder, request, toolchain)  # what there is, should the tuning be killed
+            watcher.stage("tuning", budget.trials)
+            tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url, watch=watcher.tried)
+            result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
+            interrupted = tuned.interrupted
+    _save(result, folder, request, toolchain)
+    if interrupted:
+        raise KeyboardInterrupt
+    _print(result, folder, output=parsed.output, price=parsed.price)
+    if stage != "modelled" or parsed.out:
+        page = leave_report(folder.path, parsed.price)
+        if page is not None and parsed.output == "table":
+            print_view(f"report: {page}")
+    return 0 if result.winner else EXIT_NOTHING_FITS
+
+
+def _budget(parsed: SearchOptions) -> Budget | None:
+    if parsed.tune is None:
+        return None
+    if parsed.kind != "train":
+        raise BadInputError(
+            f"--tune with --workload {parsed.kind}: the tuner turns knobs of a train step; leave it out, or plan the train "
+            "step alone (--workload train)"
+        )
+    return Budget.parse(parsed.tune)
+
+
+def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolchain: Toolchain) -> None:
+    plan = make_plan(request, result.winner, toolchain) if result.winner else None
+    folder.save(result.to_json(), plan)
+
+
+def _print(result: SearchResult, folder: RunFolder, *, output: str, price: float | None) -> None:
+    cost = Cost.of(result.winner, result.request.hardware, price) if result.winner else None
+    if output == "json":
+        print_json(result.to_json() | {"cost": cost.to_json() if cost else None})
+    elif output == "csv":
+        print_csv([flat_row(candidate) for candidate in result.candidates])
+    else:
+        print_view(search_view(result))
+        if cost:
+            print_view(f"\n{cost.says}\nplan: {folder.plan_file}")

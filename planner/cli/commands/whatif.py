@@ -1,0 +1,127 @@
+"""``lcplan whatif``: how long, how few devices, how large a batch, and sweeps over anything."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
+from planner.candidates.candidate import Candidate
+from planner.cli.build import RequestOptions, build_request
+from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
+from planner.cli.output import print_csv, print_json, print_view, stderr_console
+from planner.measure.targets.toolchain import Toolchain, probe
+from planner.report.terminal.whatif import whatif_view
+from planner.request.request import SearchRequest
+from planner.run.toolchain_offer import offer
+from planner.what_if.question import what_if
+from planner.what_if.result import Question, WhatIf
+from planner.what_if.vary import parse_vary
+
+EPILOG = """\b
+Examples:
+  lcplan whatif max-seq --model llama3-8b --hw dgx-h100 --devices 8 --global-batch 1
+  lcplan whatif min-devices --model llama3.1-70b --seq 128k --hw dgx-h100x16
+  lcplan whatif max-batch --model llama3-8b --seq 32k --hw dgx-h100 --vary hbm=80GiB,141GiB,192GiB
+  lcplan whatif sweep --model llama3-8b --hw dgx-h100x4 --seq 64k --vary devices=8..32 --vary seq=64k..1m
+
+\b
+--vary takes: hbm devices seq batch document-len bandwidth dtype, data fsdp context tensor, remat scheme backend
+microbatches loss-chunk-tokens moments-dtype gather-dtype reduce-dtype. a..b doubles from a to b."""
+
+SHORTEST = 128
+"""Stands for the length where max-seq is asked and none is given."""
+
+
+class WhatIfOptions(RequestOptions):
+    """Every option of the command."""
+
+    question: Question
+    vary: tuple[str, ...] = ()
+    price: float | None = None
+    compile: bool
+    toolchain: str | None = None
+    output: str
+
+
+@click.command("whatif", epilog=EPILOG, short_help="Longest sequence, fewest devices, largest batch, or a sweep.")
+@click.argument("question", type=click.Choice(get_args(Question)))
+@click.option("--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
+@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; max-seq needs none, a sweep may vary it.")
+@click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec.")
+@click.option("--devices", type=click.IntRange(min=1), help="At most this many devices. [default: all of the hardware]")
+@click.option(
+    "--global-batch",
+    type=click.IntRange(min=1),
+    metavar="SEQS",
+    help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
+)
+@document_option
+@click.option(
+    "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
+)
+@click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
+@click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@workload_options
+@knob_options
+@output_format
+def command(**options: Any) -> int:
+    """Answer QUESTION: max-seq, min-devices, max-batch, or a sweep over what --vary names.
+
+    A boundary is exact by the laws: the answer fits, one step further no strategy does. Every point has its best strategy,
+    its memory by part, and what binds.
+    """
+    parsed = WhatIfOptions.model_validate(options)
+    request, varied = _request(parsed), parse_vary(parsed.vary)
+    if parsed.budget is not None and any(one.quantity.name == "hbm" for one in varied):
+        raise BadInputError("--budget fixes what --vary hbm changes; give one of them")
+    toolchain = probe(parsed.toolchain)
+    offered = offer(toolchain, request)
+    result = what_if(request, parsed.question, backends=offered.backends, varied=varied)
+    result = result.with_notes(offered.notes, parsed.price)
+    if parsed.compile:
+        result = _confirmed(result, toolchain)
+    _print(result, parsed.output)
+    return 0 if result.found else EXIT_NOTHING_FITS
+
+
+def _request(parsed: WhatIfOptions) -> SearchRequest:
+    names = RequestOptions.model_fields
+    given = {name: value for name, value in parsed.model_dump().items() if name in names}
+    if parsed.kind != "train":
+        return build_request(RequestOptions.model_validate(given))
+    swept = any(text.partition("=")[0].strip() == "seq" for text in parsed.vary)
+    if parsed.seq is None and parsed.question != "max-seq" and not swept:
+        raise BadInputError(f"{parsed.question} needs a sequence length: give --seq, for example --seq 64k")
+    if parsed.seq is not None and parsed.question == "max-seq":
+        raise BadInputError("max-seq finds the sequence length; leave --seq out, or use sweep --vary seq=..")
+    return build_request(RequestOptions.model_validate(given | {"seq": parsed.seq or max(SHORTEST, parsed.document_len or 0)}))
+
+
+def _confirmed(result: WhatIf, toolchain: Toolchain) -> WhatIf:
+    from planner.cli.progress import ProgressWatcher
+    from planner.measure.workers.pool import PoolLimits
+    from planner.run.measuring import Bench
+    from planner.what_if.confirm import compiles, confirm
+
+    with ProgressWatcher(stderr_console()) as watcher:
+        watcher.stage("compiled", compiles(result))
+
+        def measure(request: SearchRequest, candidate: Candidate) -> Candidate:
+            compiled = next(Bench(request, toolchain, PoolLimits(jobs=1)).compile([candidate]))
+            watcher.finished(compiled)
+            return compiled
+
+        return confirm(result, measure)
+
+
+def _print(result: WhatIf, output: str) -> None:
+    if output == "json":
+        print_json(result.to_json())
+    elif output == "csv":
+        print_csv(result.rows())
+    else:
+        print_view(whatif_view(result))

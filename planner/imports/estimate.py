@@ -1,0 +1,146 @@
+"""An imported configuration, priced: the strategy, what the trainer needs beyond the laws, and what lcplan would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cost_models.inputs.program import STEP, Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
+from lcplan.spec.workload import Workload
+from lcplan.strategy import Strategy
+from planner.candidates.candidate import Candidate
+from planner.imports.advice import Advice, advise
+from planner.request.request import SearchRequest
+from planner.trainers import Difference, Job, trainer
+from planner.trainers.common.imported import Imported
+from planner.trainers.common.programs import priced_as
+from planner.trainers.common.translate import further_logits
+
+PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss")
+"""Differences from the step of docs/step.md that the laws of a trainer's own step have in them."""
+
+NOT_OWN = (
+    "memory is that of lcplan's own step, which holds less of a layer at once than autograd: published peaks of a mixture of "
+    "experts under FSDP2 were 1 to 9 % higher, the more the longer the sequence (PrimeIntellect-ai/prime-rl#3234)"
+)
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What lcplan thinks of a configuration."""
+
+    imported: Imported
+    differences: tuple[Difference, ...]
+    refusals: tuple[str, ...]
+    """Rules of the trainer that it breaks: its validator may not notice."""
+    memory_bytes: int
+    """By the laws, and what was counted by hand."""
+    allowance_bytes: int
+    """What runtime, communicators and PyTorch's pool take beside it."""
+    fits: bool
+    advice: Advice
+
+    def to_json(self) -> dict[str, Any]:
+        """As scripts read it."""
+        return {
+            "trainer": self.imported.trainer,
+            "file": self.imported.file,
+            "unknown_keys": list(self.imported.unknown),
+            "notes": list(self.imported.notes),
+            "refusals": list(self.refusals),
+            "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
+            "memory_bytes": self.memory_bytes,
+            "allowance_bytes": self.allowance_bytes,
+            "fits": self.fits,
+            "would_change": self.advice.to_json(),
+        }
+
+
+def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
+    """The request with the step that the laws price: the trainer's own, where they have all of it."""
+    if imported is None:
+        return request
+    return request.model_copy(update={"program": priced_as(imported.program, hardware=request.hardware, model=request.model)})
+
+
+def placed(strategy: Strategy, imported: Imported | None, *, program: Program = STEP) -> Strategy:
+    """The strategy with the axis order of the file, where it says one, and with replicas where weights lie whole."""
+    if imported is None:
+        return strategy
+    changes: dict[str, Any] = {} if imported.axis_order is None else {"axis_order": imported.axis_order}
+    if imported.whole_weights and program.runtime == "torch":
+        mesh = strategy.mesh
+        changes["mesh"] = mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1})
+    return strategy.model_copy(update=changes) if changes else strategy
+
+
+def _beyond(imported: Imported, job: Job, *, priced: bool) -> list[Difference]:
+    """What the trainer needs beyond what the laws price; ``priced``: they price its own step."""
+    target = trainer(imported.trainer)
+    own = imported.more(job)
+    whole = any(difference.name == "sharding" for difference in own)  # counts the bf16 parameters already
+    found = [*own, *(usual for usual in target.extras(job) if not (whole and usual.name == "parameters"))]
+    if priced:
+        return [difference for difference in found if difference.name not in PRICED]
+    if target.whole_loss and further_logits(job):
+        found.append(
+            Difference(
+                name="loss",
+                plan="logits of one sequence's share at once",
+                trainer=f"logits of all {job.micro_sequences} sequences of a microbatch",
+                why=f"{target.title} has no chunked loss that its files can ask for",
+                extra_bytes=further_logits(job),
+            )
+        )
+    return found
+
+
+def _noted(imported: Imported, request: SearchRequest) -> Imported:
+    """With a word on whose step was priced, where the laws do not have the trainer's own."""
+    if imported.program.runtime != "torch" or request.program.runtime == "torch":
+        return imported
+    return replace(imported, notes=(*imported.notes, NOT_OWN))
+
+
+def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
+    """Price what the laws leave out, look at the trainer's rules, look for something better."""
+    target = trainer(imported.trainer)
+    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
+    job = Job(request.model, request.hardware, request.workload, candidate.strategy)
+    differences = _beyond(imported, job, priced=request.program.runtime == "torch")
+    extra = sum(difference.extra_bytes for difference in differences)
+    estimate = candidate.estimate
+    memory = int(estimate["memory_bytes"]["total"]) + extra
+    pool = RESERVED_OF_ALLOCATED - 1.0 if request.program.runtime == "torch" else 0.0
+    allowance = int(estimate["allowance_bytes"] + pool * extra)
+    fits = memory + allowance <= request.budget_bytes
+    return Opinion(
+        imported=_noted(imported, request),
+        differences=tuple(differences),
+        refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
+        memory_bytes=memory,
+        allowance_bytes=allowance,
+        fits=fits,
+        advice=advise(request, candidate, trainer=target, fits=fits),
+    )
+
+
+def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, ...]:
+    """Why the trainer does not run the job, or runs it wrongly: by its rules, and by what its file says beside them."""
+    target = trainer(imported.trainer)
+    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=budget_bytes)
+    table = StrategyTable.from_strategies([job.strategy])
+    rules = [rule for rule in target.rules if rule.name not in imported.waives]
+    broken = [rule.explain(setting, job.strategy) for rule in rules if rule.broken(setting, table)[0]]
+    return (*broken, *imported.refuses(job))
+
+
+def refused_too(imported: Imported, *, request: SearchRequest, strategy: Strategy) -> list[str]:
+    """What the trainer refuses of a strategy that lcplan does not price, so that the reader has both."""
+    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
+    job = Job(request.model, request.hardware, request.workload, strategy)
+    found = refusals(imported, job, budget_bytes=request.budget_bytes)
+    return [f"{trainer(imported.trainer).title} on {imported.file}: {problem}" for problem in found]

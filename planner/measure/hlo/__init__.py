@@ -1,0 +1,1 @@
+"""Reading compiled executables: collectives, loops, schedule, kernels."""

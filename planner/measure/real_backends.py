@@ -1,0 +1,59 @@
+"""Looking deeper into a toolchain: compile a small ring for each target and read what the executable really uses."""
+
+from __future__ import annotations
+
+from lcplan.catalog import hardware
+from lcplan.evidence.measurement import Compiled
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
+from lcplan.strategy import Backend, Mesh, Strategy
+from planner.measure.jobs import compile_jobs
+from planner.measure.targets.backends import GPU_BACKENDS
+from planner.measure.targets.compile_option import Verdict
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import CompileJob, Program
+from planner.measure.workers.pool import PoolLimits
+
+RING = Program(module="planner.measure.targets.ring_program", packages=("lcplan", "planner"))
+SMALL = ModelSpec(name="ring", layers=2, d_model=256, d_ff=256, heads=2, kv_heads=2, head_dim=128, vocab=256)
+WORKLOAD = Workload(seq_len=2048, global_batch=1)
+LIMITS = PoolLimits(jobs=2, wall_s=120)
+TARGETS = {"gpu": "dgx-h100", "tpu": "tpu-v5e-8", "cpu": "cpu-host"}
+"""A small piece of hardware for each kind; what a toolchain can do does not depend on which."""
+
+
+def seen(toolchain: Toolchain) -> Toolchain:
+    """``toolchain`` with every "yes" tried: a target that does not compile, or a backend that no permute gets, says why not.
+
+    A "no" stays: what is not installed, or is known to abort, is not tried.
+    """
+    jobs = [_job(hardware(TARGETS[kind]), backend) for kind, backend in _claims(toolchain)]
+    if not jobs:
+        return toolchain
+    targets, backends = dict(toolchain.targets), dict(toolchain.backends)
+    for job, compiled in compile_jobs(jobs, toolchain=toolchain, pool=LIMITS, store=None):
+        backend = job.strategy.backend
+        backends[backend] = _verdict(backend, compiled)
+        if backend in ("nccl", "ici", "host"):
+            targets[job.hardware.kind] = True if compiled.error is None else compiled.error
+    return toolchain.model_copy(update={"targets": targets, "backends": backends})
+
+
+def _claims(toolchain: Toolchain) -> list[tuple[str, Backend]]:
+    """(kind, backend) of everything that the look at the packages said yes to."""
+    gpu: list[tuple[str, Backend]] = [("gpu", facts.name) for facts in GPU_BACKENDS.values()]
+    claims: list[tuple[str, Backend]] = [*gpu, ("tpu", "ici"), ("cpu", "host")]
+    return [(kind, name) for kind, name in claims if toolchain.targets[kind] is True and toolchain.backends[name] is True]
+
+
+def _job(spec: HardwareSpec, backend: Backend) -> CompileJob:
+    strategy = Strategy(mesh=Mesh(context=4), backend=backend)
+    return CompileJob(model=SMALL, hardware=spec, workload=WORKLOAD, strategy=strategy, program=RING)
+
+
+def _verdict(backend: str, compiled: Compiled) -> Verdict:
+    if compiled.error is not None:
+        return compiled.error
+    got = {use.backend or "?" for use in compiled.collectives if use.op == "collective-permute"}
+    return True if got == {backend} else f"jax {compiled.jax} takes the option, but permutes go by {', '.join(sorted(got))}"

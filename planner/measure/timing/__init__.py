@@ -1,0 +1,1 @@
+"""Timing inside a worker: whole steps, slices of a step, probes of a device."""

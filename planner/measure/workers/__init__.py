@@ -1,0 +1,1 @@
+"""Worker processes: jobs in, results out, and what happens when a worker dies."""

@@ -1,0 +1,121 @@
+"""A gang: several processes that run one program together, each with its own devices, under ``jax.distributed``.
+
+The first process takes jobs from its parent and tells the others; all of them build and run the same step, and the first one
+answers. Where nobody names an address, jax finds Slurm's or Open MPI's by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen
+
+VARIABLE = "LCPLAN_GANG"
+RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+"""Where a launcher says which process this is: Slurm's srun, Open MPI's mpirun."""
+SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+HEARTBEAT_S = 30
+"""The others end this long after one of them died."""
+
+
+class Gang(Frozen):
+    """One process's place. ``coordinator`` None: jax asks the launcher."""
+
+    coordinator: str | None = None
+    processes: Annotated[int, Field(gt=1)]
+    rank: Annotated[int, Field(ge=0)]
+    devices_per_process: Annotated[int, Field(gt=0)]
+    platform: Literal["cpu", "cuda"]
+    wait_s: Annotated[int, Field(gt=0)] = 300
+    """How long the others are waited for."""
+
+    @property
+    def devices(self) -> int:
+        """Of all processes together."""
+        return self.processes * self.devices_per_process
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of the process that runs the program."""
+        variables = {VARIABLE: self.model_dump_json(), "JAX_PLATFORMS": self.platform}
+        if self.platform == "cpu":
+            variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={self.devices_per_process}"
+        return variables
+
+
+def launched(environment: Mapping[str, str]) -> tuple[int, int]:
+    """(processes, rank) as Slurm or Open MPI gave them to this process.
+
+    Raises
+    ------
+    BadInputError
+        Neither started it, or it is alone.
+    """
+    for rank, size in zip(RANKS, SIZES, strict=True):
+        told = [environment.get(size, ""), environment.get(rank, "")]
+        if all(word.isdecimal() for word in told) and int(told[0]) > 1:
+            return int(told[0]), int(told[1])
+    raise BadInputError(
+        "neither srun nor mpirun started this as one of several processes; give --coordinator HOST:PORT,"
+        " --num-processes and --process-id"
+    )
+
+
+def here() -> Gang | None:
+    """The gang of this worker process; None where it works alone."""
+    text = os.environ.get(VARIABLE)
+    return Gang.model_validate_json(text) if text else None
+
+
+def join(gang: Gang) -> None:
+    """Meet the others; returns when all are there."""
+    import jax
+
+    if gang.platform == "cpu":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        gang.coordinator,
+        num_processes=gang.processes if gang.coordinator else None,
+        process_id=gang.rank if gang.coordinator else None,
+        initialization_timeout=gang.wait_s,
+        heartbeat_timeout_seconds=HEARTBEAT_S,
+    )
+
+
+def together(requests: Iterable[str], answer: Callable[[str], None]) -> None:
+    """Answer each request with all processes at once; ``requests`` are read by the first process alone."""
+    import jax
+
+    if jax.process_index() == 0:
+        for line in requests:
+            answer(tell(line))
+        tell("")
+        return
+    while line := tell(""):
+        answer(line)
+
+
+def tell(text: str) -> str:
+    """The first process's ``text``, in every process."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    data = np.frombuffer(text.encode(), np.uint8)
+    length = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+    if not length:
+        return ""
+    mine = np.zeros(length, np.uint8)
+    mine[: len(data)] = data[:length]
+    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(mine))).decode()
+
+
+def agreed(verdict: bool) -> bool:
+    """The first process's verdict, in every process: clocks differ, and steps must not."""
+    import jax
+
+    return tell("y" if verdict else "n") == "y" if jax.process_count() > 1 else verdict

@@ -1,0 +1,115 @@
+"""What a worker is asked to do: one strategy's step, compiled or timed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from lcplan.formats.frozen import Frozen
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import AnyWorkload
+from lcplan.strategy import Strategy
+from planner.measure.targets.host import host_name
+from planner.measure.targets.target import Target
+from planner.measure.targets.toolchain import Toolchain
+
+Purpose = Literal["compile", "time", "slice"]
+"""``time``: the whole step; ``slice``: one rank of it, on one device."""
+
+
+class Program(Frozen):
+    """A module with ``StepSpec`` and ``build_step``, and the packages whose source decides what it compiles to."""
+
+    module: str = "strategies.train.step"
+    packages: tuple[str, ...] = ("lcplan", "planner", "strategies")
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """Where the packages lie."""
+        return {name: _folder(name) for name in self.packages}
+
+    @property
+    def version(self) -> str:
+        """Content hash of the source that decides a result."""
+        return _source_hash(self.packages)
+
+
+STEP = Program()
+ROLLOUT = Program(module="strategies.rollout.step")
+
+
+class CompileJob(Frozen):
+    """One strategy of one request. The budget is no part of it: it does not change the program."""
+
+    model: ModelSpec
+    hardware: HardwareSpec
+    workload: AnyWorkload
+    strategy: Strategy
+    program: Program = STEP
+
+    def __hash__(self) -> int:
+        """By what tells jobs of one search apart; specs hold dicts, which have no hash."""
+        return hash((self.model.name, self.hardware.name, self.workload, self.strategy))
+
+
+class WorkerJob(Frozen):
+    """A job as it goes to a worker: resolved for a target, with all that the result depends on."""
+
+    purpose: Purpose
+    program: str
+    model: ModelSpec
+    workload: AnyWorkload
+    strategy: Strategy
+    target: Target
+    kernel: str
+
+
+def resolve(job: CompileJob, target: Target, *, purpose: Purpose, kernel: str) -> WorkerJob:
+    """The job for a worker."""
+    return WorkerJob(
+        purpose=purpose,
+        program=job.program.module,
+        model=job.model,
+        workload=job.workload,
+        strategy=job.strategy,
+        target=target,
+        kernel=kernel,
+    )
+
+
+def job_key(job: CompileJob, resolved: WorkerJob, *, toolchain: Toolchain) -> str:
+    """Hash of everything that decides the result: program, shapes, mesh, target, flags, toolchain.
+
+    Names and notes of the model are left out: they change no program.
+    """
+    facts: dict[str, Any] = resolved.model_dump(mode="json")
+    for cosmetic in ("name", "source", "notes", "max_position"):
+        facts["model"].pop(cosmetic, None)
+    facts["workload"].pop("global_batch_given", None)
+    machine = host_name() if resolved.purpose != "compile" and resolved.target.platform == "cpu" else ""
+    versions = {key: value for key, value in toolchain.versions.items() if key not in ("ptxas", "pydantic", "pyyaml")}
+    text = json.dumps([job.program.version, facts, versions, machine], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _folder(package: str) -> str:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"package {package!r} is not installed beside lcplan")
+    return next(iter(spec.submodule_search_locations))
+
+
+@lru_cache(maxsize=8)
+def _source_hash(packages: tuple[str, ...]) -> str:
+    """Of planner only the measuring part counts; the rest of it decides no result."""
+    digest = hashlib.sha256()
+    for package in packages:
+        root = Path(_folder(package)) / ("measure" if package == "planner" else "")
+        for file in sorted(root.rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()

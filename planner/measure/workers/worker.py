@@ -1,0 +1,136 @@
+"""The worker: takes jobs as JSON lines on stdin, answers one JSON line each on its private stdout.
+
+Imports jax, and the program, on the first job. What only a dead process can tell (an abort, a kill) the pool reads from
+outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from planner.measure.hlo.executable import read_executable
+from planner.measure.hlo.groups import MeshView
+from planner.measure.hlo.libtpu_memory import dump_options, temporaries
+from planner.measure.targets.target import Target
+from planner.measure.workers import gang
+from planner.measure.workers.executables import kept_in
+from planner.measure.workers.job import WorkerJob
+from planner.measure.workers.process import FailureKind
+
+MAX_ERROR = 600
+"""Characters of an error that are kept."""
+
+
+def serve(requests: Iterable[str], results: int) -> None:
+    """Answer each line of ``requests`` on the file descriptor ``results``; with the others where this is one of several."""
+
+    def answer(line: str) -> None:
+        if line.strip():
+            _write(results, (json.dumps(_answer(line)) + "\n").encode())
+
+    team = gang.here()
+    if team is None:
+        for line in requests:
+            answer(line)
+        return
+    gang.join(team)
+    gang.together(requests, answer)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _answer(line: str) -> dict[str, Any]:
+    request = json.loads(line)
+    try:
+        if "probe" in request:
+            return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
+        job = WorkerJob.model_validate(request["job"])
+        with kept_in(request.get("executables"), anew=job.purpose == "compile"):
+            return {"id": request["id"], "result": _run(job)}
+    except Exception as error:  # a failed job is data
+        return {"id": request["id"], "error": words_of(error), "kind": kind_of(error, request)}
+    finally:
+        import jax
+
+        jax.clear_caches()
+
+
+def kind_of(error: BaseException, request: Mapping[str, Any]) -> FailureKind:
+    """Whether the job or this machine is to blame: who else is on a device decides what is left of its memory for a timing."""
+    timed = request.get("job", {}).get("purpose") in ("time", "slice")
+    full = timed and "RESOURCE_EXHAUSTED" in str(error)
+    return "environment" if full or isinstance(error, (ImportError, MemoryError, OSError)) else "error"
+
+
+def words_of(error: BaseException) -> str:
+    """An exception as one short text: its type where that says something, its first lines."""
+    text = " ".join(str(error).split("\n\n")[0].split())
+    kind = type(error).__name__
+    shown = text if text and kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}" if text else kind
+    return shown if len(shown) <= MAX_ERROR else shown[: MAX_ERROR - 3] + "..."
+
+
+def _run(job: WorkerJob) -> dict[str, Any]:
+    if job.purpose == "slice":
+        return import_module("planner.measure.timing.time_slice").time_slice(job)
+    step = _step(job)
+    if job.purpose == "compile":
+        return _compile(job, step)
+    return import_module("planner.measure.timing.time_full").time_step(step, options=dict(job.target.compiler_options))
+
+
+def _step(job: WorkerJob) -> Any:
+    from planner.measure.targets.device_mesh import build_mesh
+
+    program = import_module(job.program)
+    spec = program.StepSpec(model=job.model, workload=job.workload, strategy=job.strategy, kernel=job.kernel)
+    return program.build_step(spec, build_mesh(job.target, job.strategy))
+
+
+def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
+    """Lower, compile, and read memory and text of the executable."""
+    start = time.perf_counter()
+    lowered = step.jitted.lower(*step.abstract_arguments())
+    compiled, exact_temp = _compiled(lowered, job.target)
+    seconds = time.perf_counter() - start
+    mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
+    facts = read_executable(compiled.as_text(), mesh=mesh, kind=job.target.kind)
+    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts.model_dump(mode="json")}
+
+
+def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
+    """The executable; and its temporaries in bytes, where ``memory_analysis()`` does not say them right."""
+    options = dict(target.compiler_options)
+    if target.platform != "tpu":
+        return lowered.compile(compiler_options=options or None), None
+    with TemporaryDirectory() as folder:
+        compiled = lowered.compile(compiler_options=options | dump_options(folder))
+        return compiled, temporaries(Path(folder))
+
+
+def _memory(compiled: Any, exact_temp: int | None) -> dict[str, int]:
+    """``memory_analysis()`` of one device [bytes], but for temporaries that are known better."""
+    stats = compiled.memory_analysis()
+    argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
+    said = int(stats.temp_size_in_bytes)
+    temp = said if exact_temp is None else exact_temp
+    alias = int(stats.alias_size_in_bytes)
+    return {
+        "argument_bytes": argument,
+        "output_bytes": output,
+        "temp_bytes": temp,
+        "alias_bytes": alias,
+        "memory_analysis_temp_bytes": said,
+        "host_temp_bytes": int(stats.host_temp_size_in_bytes),
+        "total_bytes": argument + output + temp - alias,
+    }

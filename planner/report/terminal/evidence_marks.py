@@ -1,0 +1,15 @@
+"""Rung marks: one character beside a figure that says how lcplan came to know it."""
+
+from __future__ import annotations
+
+from lcplan.evidence.measurement import Rung
+
+MARKS: dict[Rung, str] = {
+    "modelled": "~",
+    "compiled:host": "h",
+    "compiled:target": "c",
+    "timed:slice": "s",
+    "timed:full": "t",
+}
+
+LEGEND = "~ modelled   h compiled on this host   c compiled for the target   s timed slice   t timed whole"

@@ -1,0 +1,198 @@
+"""What ``lcplan explain`` shows: one strategy in full, or two beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lcplan.formats.units import format_bytes, format_count, format_seconds
+from planner.explain.explanation import Comparison, Explanation
+from planner.explain.why import Difference, Verdict
+from planner.report.terminal.candidates import breakdown, mesh_label
+from planner.report.terminal.estimate import speed, verdict
+from planner.report.terminal.evidence_marks import LEGEND
+from planner.report.terminal.search import headline
+
+SHOWN_OTHERS = 8
+SHOWN_TRANSFERS = 10
+_REASONS = {"won": "wins", "failed": "failed", "rule": "is against a rule", "memory": "does not fit", "time": "is slower"}
+
+
+def explanation_view(found: Explanation) -> Group:
+    """The whole explanation."""
+    return Group(*_sections(found))
+
+
+def _sections(found: Explanation) -> Iterator[RenderableType]:
+    yield headline(found.run.request)
+    yield Text(f"\n{found.candidate.strategy.label}", style="bold")
+    yield from _verdict(found.verdict)
+    if found.verdict.reason == "rule":
+        return
+    yield verdict(found.candidate, found.run.request)
+    yield speed(found.candidate)
+    yield Text(found.cost.says)
+    for line in found.trouble:
+        yield Text(f"warning: {line}", style="yellow")
+    yield from _where(found)
+    yield from _communication(found)
+    yield from _basis(found)
+    if found.others:
+        yield Text()
+        yield _others(found)
+    if found.shifts:
+        yield Text()
+        yield _shifts(found)
+    yield Text(LEGEND, style="dim")
+
+
+def _verdict(found: Verdict) -> Iterator[Text]:
+    slower = f", {found.slower_ratio:+.1%} against the winner" if found.slower_ratio else ""
+    yield Text(f"{_REASONS[found.reason]}{slower}", style="green" if found.reason == "won" else "yellow")
+    for line in found.says:
+        yield Text(f"  {line}", style="yellow")
+    for way in found.ways:
+        yield Text(f"  would fit with {way}")
+    for even in found.break_evens:
+        yield Text(f"  would win with {even.says}")
+
+
+def _where(found: Explanation) -> Iterator[RenderableType]:
+    estimate = found.candidate.estimate
+    memory = {name: value for name, value in estimate["memory_bytes"].items() if name != "total"}
+    yield Text(f"\nWhere the bytes go (modelled, at {estimate['memory_phase'].replace('_', ' ')})", style="bold")
+    yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
+    yield Text("Where the seconds go (modelled)", style="bold")
+    yield Padding(breakdown(dict(estimate["time_s"]), "seconds"), (0, 0, 0, 2))
+    yield from _learnt(found)
+
+
+def _learnt(found: Explanation) -> Iterator[RenderableType]:
+    """What evidence makes of the modelled seconds, where there is any."""
+    learnt = found.candidate.learnt
+    if learnt is None:
+        return
+    yield Text(f"Learnt: communication as compiled x{learnt.communication_as_compiled:.3f}", style="bold")
+    if learnt.timings:
+        scales = f"computation x{learnt.computation_scale:.3f}, communication x{learnt.communication_scale:.3f}"
+        yield Text(f"  by timings of {learnt.timings} candidates: {scales}")
+    yield Text(f"  the modelled step becomes {format_seconds(learnt.step_s(found.candidate.estimate))}")
+
+
+def _communication(found: Explanation) -> Iterator[RenderableType]:
+    if not found.transfers:
+        return
+    yield Text("Communication: what moves, and what the step waits for", style="bold")
+    table = _table("part", "transfer", "hidden", "exposed")
+    for one in found.exposures:
+        if one.transfer_s:
+            table.add_row(
+                one.part.replace("_", " "), *(format_seconds(x) for x in (one.transfer_s, one.hidden_s, one.exposed_s))
+            )
+    yield Padding(table, (0, 0, 0, 2))
+    yield Padding(_inventory(found), (0, 0, 0, 2))
+
+
+def _inventory(found: Explanation) -> Table:
+    compiled = any(line.compiled_bytes is not None for line in found.inventory)
+    table = _table("collective", "bytes a step ~", "calls ~", *(("bytes a step c", "calls c") if compiled else ()))
+    table.add_column("" if compiled else "over", no_wrap=True)
+    links = {(transfer.op, transfer.axis): transfer.link for transfer in found.transfers}
+    for line in found.inventory[:SHOWN_TRANSFERS]:
+        cells = [f"{line.op} {line.axis}", format_bytes(line.modelled_bytes), f"{line.modelled_calls:,}"]
+        if compiled:
+            cells += [format_bytes(line.compiled_bytes or 0), f"{line.compiled_calls or 0:,}"]
+        end = f"{line.verdict} {' '.join(line.backends)}" if compiled else links.get((line.op, line.axis), "")
+        table.add_row(*cells, Text(end, style="yellow" if line.verdict in {"unexpected", "not found"} else "dim"))
+    return table
+
+
+def _basis(found: Explanation) -> Iterator[RenderableType]:
+    yield Text(
+        f"What it rests on: {found.measured_share:.0%} of the step on rates measured on this kind of device", style="bold"
+    )
+    table = _table("part", "seconds")
+    table.add_column("basis", overflow="fold")
+    for one in found.bases:
+        if one.measured or not one.rates:
+            continue
+        lacking = [f"{name}: {source}" for name, source in one.rates if not source.startswith("measured")]
+        table.add_row(one.part.replace("_", " "), format_seconds(one.seconds), "; ".join(lacking))
+    if table.row_count:
+        yield Padding(table, (0, 0, 0, 2))
+
+
+def _others(found: Explanation) -> Table:
+    table = Table(title="Why not another", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("strategy", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for other in found.others[:SHOWN_OTHERS]:
+        strategy = other.candidate.strategy
+        scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
+        slower = f"{other.slower_ratio:+.1%}" if other.slower_ratio is not None else ""
+        label = f"{mesh_label(other.candidate)}{scheme} {strategy.remat_label} {strategy.backend}"
+        table.add_row(label, slower, "; ".join(other.says))
+    return table
+
+
+def _shifts(found: Explanation) -> Table:
+    table = Table(title="What would change it (modelled)", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("if", "is"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("then best", overflow="fold")
+    for shift in found.shifts:
+        if shift.candidate is None:
+            best = Text("nothing fits", style="red")
+        else:
+            label = shift.candidate.strategy.label
+            rate = f"{format_count(shift.candidate.best.tokens_per_s)} tokens/s"
+            best = Text(f"the same, {rate}", style="dim") if shift.same else Text(f"{label}, {rate}")
+        table.add_row(shift.quantity, shift.label, best)
+    return table
+
+
+def comparison_view(found: Comparison) -> Group:
+    """Two strategies term by term."""
+    return Group(*_compared(found))
+
+
+def _compared(found: Comparison) -> Iterator[RenderableType]:
+    yield headline(found.run.request)
+    for number, one in ((1, found.first), (2, found.second)):
+        yield Text(f"\n{number}: {one.candidate.strategy.label}", style="bold")
+        yield from _verdict(one.verdict)
+        if one.verdict.reason != "rule":
+            yield verdict(one.candidate, found.run.request)
+    yield Text("\nMemory by part (modelled)", style="bold")
+    yield Padding(_differences(found.memory, "bytes"), (0, 0, 0, 2))
+    yield Text("Step time by part (modelled)", style="bold")
+    yield Padding(_differences(found.time, "seconds"), (0, 0, 0, 2))
+    yield Text(LEGEND, style="dim")
+
+
+def _differences(terms: tuple[Difference, ...], unit: str) -> Table:
+    show = format_bytes if unit == "bytes" else format_seconds
+    table = _table("part", "1", "2", "2 less 1")
+    whole = sum(abs(term.more) for term in terms) or 1.0
+    table.add_column("", no_wrap=True)
+    for term in terms:
+        bar = Text("█" * round(20 * abs(term.more) / whole), style="red" if term.more > 0 else "green")
+        sign = "+" if term.more > 0 else "-" if term.more < 0 else ""
+        table.add_row(term.term.replace("_", " "), show(term.first), show(term.second), f"{sign}{show(abs(term.more))}", bar)
+    total = Difference("total", sum(term.first for term in terms), sum(term.second for term in terms))
+    sign = "+" if total.more > 0 else "-"
+    table.add_row("total", show(total.first), show(total.second), f"{sign}{show(abs(total.more))}", "", style="bold")
+    return table
+
+
+def _table(first: str, *numeric: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for name in numeric:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

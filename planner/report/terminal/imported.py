@@ -1,0 +1,58 @@
+"""What ``lcplan estimate --from-..`` adds: what was read, what the laws leave out, what lcplan would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from lcplan.formats.units import format_bytes, format_seconds
+from planner.candidates.candidate import Candidate
+from planner.imports.estimate import Opinion
+from planner.request.request import SearchRequest
+from planner.trainers import trainer
+
+
+def opinion_view(opinion: Opinion, *, candidate: Candidate, request: SearchRequest) -> Group:
+    """The opinion, below the estimate."""
+    return Group(*_sections(opinion, candidate=candidate, request=request))
+
+
+def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest) -> Iterator[RenderableType]:
+    target = trainer(opinion.imported.trainer)
+    yield Text(f"\n{opinion.imported.file} as {target.title} runs it", style="bold")
+    for key in opinion.imported.unknown:
+        yield Text(f"unknown key: {key}", style="yellow")
+    for note in opinion.imported.notes:
+        yield Text(f"note: {note}", style="yellow")
+    for refusal in opinion.refusals:
+        yield Text(f"refused by the trainer: {refusal}", style="red")
+    for difference in opinion.differences:
+        size = f" ({format_bytes(difference.extra_bytes)} a device)" if difference.extra_bytes else ""
+        yield Text(f"{difference.name}: {difference.trainer}{size}")
+        yield Text(f"  {difference.why}", style="dim")
+    need = opinion.memory_bytes + opinion.allowance_bytes
+    fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that: "
+    yield Text(fits + ("fits" if opinion.fits else "does not fit"), style="green" if opinion.fits else "red")
+    yield from _advice(opinion, candidate)
+
+
+def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:
+    advice, step = opinion.advice, candidate.estimate["step_s"]
+    yield Text("\nWhat lcplan would change", style="bold")
+    for reason in advice.why_none:
+        yield Text(f"  not looked for: {reason}")
+    if advice.why_none:
+        return
+    if advice.best is None:
+        nothing = "nothing that it prices is 2 % faster" if opinion.fits else "nothing fits these devices"
+        yield Text(f"  {nothing} (for {opinion.imported.trainer}, on as many devices)")
+        return
+    for change in (*advice.single, advice.best):
+        estimate = change.candidate.estimate
+        gain = f"step {format_seconds(step)} -> {format_seconds(estimate['step_s'])} ({estimate['step_s'] / step - 1:+.1%})"
+        together = "together: " if change is advice.best and len(change.what) > 1 else ""
+        yield Text(
+            f"  {together}{'; '.join(change.what)}\n    {gain}, memory {format_bytes(estimate['memory_bytes']['total'])}"
+        )

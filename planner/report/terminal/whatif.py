@@ -1,0 +1,180 @@
+"""What ``lcplan whatif`` shows: the boundary with its reasons, and the points as a table with bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lcplan.formats.units import GIB, format_bytes, format_count, format_seconds, format_tokens
+from planner.candidates.candidate import Candidate
+from planner.report.terminal.candidates import breakdown, mesh_label
+from planner.report.terminal.estimate import speed, verdict
+from planner.report.terminal.evidence_marks import LEGEND
+from planner.report.terminal.search import headline
+from planner.what_if.refine import CompiledBoundary
+from planner.what_if.result import QUANTITY, Boundary, Point, WhatIf
+
+BAR_WIDTH = 6
+SHOWN_CHANGES = 6
+_UNITS = {"seq_len": "tokens", "devices": "devices", "global_batch": "sequences"}
+_BYTES = frozenset({"hbm"})
+_HEADINGS = {"bandwidth": "GB/s one way"}
+
+
+def whatif_view(result: WhatIf) -> Group:
+    """The whole answer."""
+    return Group(*_sections(result))
+
+
+def _sections(result: WhatIf) -> Iterator[RenderableType]:
+    yield headline(result.request)
+    yield Text(f"at most {result.most_devices} devices", style="dim")
+    if result.answer is not None:
+        yield Text()
+        yield from _boundary(result.answer, result)
+    if result.points:
+        yield Text()
+        yield _points(result)
+        yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  binds: the part or rule in the way", style="dim")
+    yield Text(LEGEND, style="dim")
+    for note in result.notes:
+        yield Text(f"note: {note}", style="yellow")
+
+
+def amount(quantity: str, value: int) -> str:
+    """A boundary's value with its unit, as a person reads it."""
+    if quantity == "seq_len" and value % 1024 == 0:
+        return f"{format_tokens(value)} ({value:,}) tokens"
+    return f"{value:,} {_UNITS[quantity] if value != 1 else _UNITS[quantity].removesuffix('s')}"
+
+
+def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
+    quantity = QUANTITY[result.question]
+    if found.value is None or found.candidate is None:
+        yield Text(f"{result.question}: nothing fits", style="bold red")
+    else:
+        yield Text(f"{result.question}: {amount(quantity, found.value)}", style="bold green")
+        yield Text(found.candidate.strategy.label, style="bold")
+        yield verdict(found.candidate, found.request)
+        yield speed(found.candidate)
+        yield Text(result.cost(found.candidate, found.request).says)
+        memory = {name: value for name, value in found.candidate.estimate["memory_bytes"].items() if name != "total"}
+        yield Text("\nMemory by part (modelled)", style="dim")
+        yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
+    yield Text()
+    yield from _reasons(found, quantity)
+    if found.changes:
+        yield Text()
+        yield _changes(found, quantity)
+
+
+def _reasons(found: Boundary, quantity: str) -> Iterator[Text]:
+    if found.next is not None:
+        where = f"At {amount(quantity, found.next.value)}"
+        step = f" ({found.step:,} further)" if found.step else ""
+        yield Text(f"{where}{step} no strategy fits: {found.binds.says}", style="yellow")
+    else:
+        yield Text(f"No further: {found.binds.says}", style="yellow")
+    if found.rule is not None:
+        yield Text(f"rule {found.rule.name}: {found.rule.says}", style="yellow")
+    if found.confirmed is not None:
+        words = "agrees: the answer fits, one step further does not" if found.confirmed else "does not agree with this boundary"
+        yield Text(f"the target's compiler {words}", style="green" if found.confirmed else "yellow")
+    if found.compiled is not None:
+        yield _compiled(found.compiled, quantity)
+
+
+def _compiled(found: CompiledBoundary, quantity: str) -> Text:
+    """The boundary of the answer's strategy as the compiler has it."""
+    if found.value is None or found.next_value is None:
+        side = "fits at" if found.next_value is None else "does not fit at"
+        return Text(f"as compiled this strategy {side} every value tried ({found.compiles} compiles)", style="yellow")
+    between = "one step further" if found.exact else f"at {amount(quantity, found.next_value)}"
+    words = (
+        f"as compiled this strategy fits up to {amount(quantity, found.value)}, and not {between} ({found.compiles} compiles)"
+    )
+    return Text(words, style="bold")
+
+
+def _changes(found: Boundary, quantity: str) -> Table:
+    """Changes that would make the next step fit: changes of the job by what a token then costs, then more hardware."""
+    table = Table(title="What would help, cheapest first", title_justify="left", title_style="bold", box=None)
+    table.pad_edge = False
+    table.add_column("change")
+    table.add_column(f"then {quantity.replace('_', ' ')}", justify="right", no_wrap=True)
+    for name in ("step", "device-s a M tokens"):
+        table.add_column(name, justify="right", no_wrap=True, style="dim")
+    for moved in found.changes[:SHOWN_CHANGES]:
+        value = "-" if moved.value is None else _value(quantity, moved.value)
+        cost = f"{moved.change.device_s_per_token * 1e6:,.0f}"
+        table.add_row(moved.change.says, value, format_seconds(moved.change.step_s), cost)
+    return table
+
+
+def _points(result: WhatIf) -> Table:
+    table = Table(title="Best strategy at each point", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.padding = (0, 1, 0, 0)
+    names = [name for name in result.points[0].varied if not _twin(name, result.points[0])]
+    for name in names:
+        table.add_column(_HEADINGS.get(name, name), justify="right", no_wrap=True)
+    if result.question != "sweep":
+        table.add_column(result.question, justify="right", no_wrap=True, style="bold")
+    for name in ("mesh", "scheme", "remat"):
+        table.add_column(name, no_wrap=True)
+    for name in ("step", "tokens/s", "GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("binds", overflow="fold", min_width=8)
+    most = max((c.best.tokens_per_s for c in (point.candidate for point in result.points) if c and c.best.fits), default=1.0)
+    for point in result.points:
+        table.add_row(*_cells(point, names, result=result, most=most), style=None if _fits(point.candidate) else "dim")
+    return table
+
+
+def _twin(name: str, point: Point) -> bool:
+    """JSON names with units stand beside the names that ``--vary`` takes; people need one."""
+    return name in {"hbm_bytes", "seq_len", "global_batch", "bandwidth_oneway_bytes_per_s", "precision"} or (
+        "_" in name and name.replace("_", "-") in point.varied
+    )
+
+
+def _fits(candidate: Candidate | None) -> bool:
+    return candidate is not None and candidate.best.fits
+
+
+def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> list[str | Text]:
+    cells: list[str | Text] = [_value(name, point.varied[name]) for name in names]
+    if result.question != "sweep":
+        value = point.boundary.value if point.boundary else None
+        cells.append("none" if value is None else _value(QUANTITY[result.question], value))
+    if point.candidate is None:
+        return [*cells, "-", "-", "-", "-", "-", "-", "", point.binds.name]
+    strategy, best = point.candidate.strategy, point.candidate.best
+    bar = Text(
+        "█" * max(1, round(BAR_WIDTH * best.tokens_per_s / most)) if best.fits else "over", style="cyan" if best.fits else "red"
+    )
+    scheme = strategy.scheme if strategy.mesh.context > 1 else "-"
+    figures = [format_seconds(best.step_s), format_count(best.tokens_per_s), f"{best.memory_bytes / GIB:.1f}"]
+    return [
+        *cells,
+        mesh_label(point.candidate),
+        scheme,
+        strategy.remat_label,
+        *figures,
+        bar,
+        point.binds.name.replace("_", " "),
+    ]
+
+
+def _value(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if name in _BYTES:
+        return format_bytes(value).replace(".0 ", " ")
+    if name in {"seq", "seq_len"}:
+        return format_tokens(int(value))
+    return f"{value / 1e9:g}" if name == "bandwidth" else f"{value:,}"

@@ -1,0 +1,1 @@
+"""What the user asked: the request, its filters and its workload."""

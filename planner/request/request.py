@@ -1,0 +1,132 @@
+"""SearchRequest: everything that a search was asked, validated, before any of it is tried."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cost_models.inputs.program import STEP, Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.frozen import Frozen
+from lcplan.formats.units import format_bytes, format_tokens
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import AnyWorkload
+from lcplan.spec.workload import DEFAULT_TOKENS_PER_STEP
+from planner.request.filters import Filters
+
+Objective = Literal["tokens_per_s", "tokens_per_s_per_device", "step_s"]
+Stage = Literal["modelled", "compiled", "timed"]
+
+
+class SearchRequest(Frozen):
+    """A question. ``devices`` None: every count up to the hardware's size."""
+
+    model: ModelSpec
+    hardware: HardwareSpec
+    workload: AnyWorkload
+    budget_bytes: Annotated[int, Field(gt=0)]
+    objective: Objective = "tokens_per_s"
+    devices: Annotated[int, Field(gt=0)] | None = None
+    filters: Filters = Filters()
+    trainer: str | None = None
+    """Only strategies that this trainer runs as they are (one of ``planner.trainers.TRAINER_NAMES``)."""
+    program: Program = Field(default=STEP, exclude=True)
+    """Whose step the laws price: an imported file's trainer's, else that of docs/step.md. No part of a search's question."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.devices is not None and self.devices > self.hardware.devices:
+            raise ValueError(
+                f"devices={self.devices} is more than the {self.hardware.devices} of {self.hardware.name}; "
+                f"ask for at most {self.hardware.devices}, or for more domains: --hw {self.hardware.name}x2"
+            )
+        if self.model.not_planned:
+            raise ValueError(
+                f"{self.model.name} is counted, not planned; what lcplan's step does not have: "
+                f"{', '.join(self.model.not_planned)}; "
+                f"its parameters are in `lcplan catalog models {self.model.name}`"
+            )
+        if self.longest is not None and self.workload.seq_len > self.longest:
+            raise ValueError(
+                f"{self.model.name} attends in a sliding window of {self.longest} tokens, which lcplan's rollouts do not have; "
+                f"ask for at most {self.longest} tokens of prompt and generated together, or for --workload train"
+            )
+        return self
+
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
+        return None if self.workload.kind == "train" else self.model.sliding_window
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes two requests the same question (effort, such as survivors or jobs, is not part of it)."""
+        return self.model_dump(mode="json")
+
+    @property
+    def slug(self) -> str:
+        """A folder name: what a person would call the request, and eight digits that tell it from its neighbours."""
+        digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+        kind = [] if self.workload.kind == "train" else [self.workload.kind]
+        parts = [self.model.name, *kind, format_tokens(self.workload.seq_len), self.hardware.name]
+        if self.devices is not None:
+            parts.append(f"{self.devices}devices")
+        return "-".join("".join(c if c.isalnum() or c in ".-" else "_" for c in part) for part in [*parts, digest])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader should know of the request itself."""
+        found = [f"{self.model.name}: {note}" for note in self.model.notes]
+        limit = self.model.max_position
+        if limit is not None and self.workload.seq_len > limit:
+            found.append(
+                f"{self.model.name} was trained on positions up to {format_tokens(limit)}; at "
+                f"{format_tokens(self.workload.seq_len)} "
+                "its RoPE must be extended (memory and time do not change)"
+            )
+        if self.budget_bytes > self.hardware.device.hbm_bytes.value:
+            found.append(
+                f"the budget of {format_bytes(self.budget_bytes)} is above the "
+                f"{format_bytes(self.hardware.device.hbm_bytes.value)} "
+                f"of one {self.hardware.device.name}"
+            )
+        return tuple(found)
+
+
+def default_global_batch(seq_len: int, hardware: HardwareSpec, devices: int | None = None) -> int:
+    """Sequences a step where the request gives none: 4 Mi tokens rounded down, at least one sequence.
+
+    On ``cpu-host`` one sequence a device, since a host can't step through millions of tokens.
+
+    >>> DEFAULT_TOKENS_PER_STEP // 262144
+    16
+    """
+    if hardware.kind == "cpu":
+        return devices or hardware.devices
+    return max(1, DEFAULT_TOKENS_PER_STEP // seq_len)
+
+
+def make_request(data: dict[str, Any]) -> SearchRequest:
+    """Build a request from parsed command line values; all problems at once.
+
+    Raises
+    ------
+    BadInputError
+        With the rule that the request breaks.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return SearchRequest.model_validate(data)
+    except ValidationError as error:
+        raise BadInputError([_line(problem) for problem in error.errors()]) from None
+
+
+def _line(problem: Any) -> str:
+    """One problem: a sentence of ours, or pydantic's with the field and the value that it is about."""
+    if problem["type"] == "value_error":
+        return str(problem["msg"]).removeprefix("Value error, ")
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (got {problem['input']!r:.40})"

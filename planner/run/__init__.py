@@ -1,0 +1,1 @@
+"""Search: from a request to the best candidate, stage by stage."""

@@ -1,0 +1,112 @@
+"""Bench: candidates in, the same candidates with what a compiler or a clock said out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from lcplan.evidence.measurement import Compiled
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import RlWorkload
+from planner.candidates.candidate import Candidate
+from planner.candidates.learning import learn_from_compile
+from planner.measure.jobs import (
+    ResultStore,
+    SharedStore,
+    check_slice,
+    compile_jobs,
+    time_jobs,
+    time_slices,
+)
+from planner.measure.targets.toolchain import Toolchain
+from planner.measure.workers.job import ROLLOUT, STEP, CompileJob
+from planner.measure.workers.pool import PoolLimits
+from planner.request.request import SearchRequest
+from planner.run.timed_slice import whole_step
+from planner.space.analysis import setting_of
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a request's candidates are measured. ``store`` keeps every finished result; None keeps nothing."""
+
+    request: SearchRequest
+    toolchain: Toolchain
+    limits: PoolLimits
+    store: ResultStore | None = None
+
+    @property
+    def others_work(self) -> bool:
+        """Whether everything is left to workers of a shared study, which may have other devices."""
+        return isinstance(self.store, SharedStore) and self.limits.jobs == 0
+
+    def check(self) -> None:
+        """That the request's model can be compiled and timed at all.
+
+        Raises
+        ------
+        BadInputError
+            No step computes it; what of it not.
+        """
+        model = self.request.model
+        if model.not_built:
+            raise BadInputError(
+                f"{model.name} is priced by the laws, but no step computes its {', '.join(model.not_built)}, so there is"
+                " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
+            )
+
+    def check_slice(self) -> None:
+        """That a rank can be timed here: the hardware's kind of device, and a toolchain for it."""
+        check_slice(self.request.hardware, self.toolchain)
+
+    def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Each candidate with its compile, held against the budget, as they finish; stored ones first."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = compile_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, compiled in results:
+            candidate = by_strategy[job.strategy]
+            checked = candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
+            yield learn_from_compile(setting_of(self.request), checked)
+
+    def time(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
+        """Each candidate with its timing, as they finish; stored ones first."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = time_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, timed in results:
+            yield by_strategy[job.strategy].with_timed(timed)
+
+    def time_slices(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
+        """Each candidate with the timing of one rank of it, the modelled exposed communication added."""
+        by_strategy = {candidate.strategy: candidate for candidate in candidates}
+        results = time_slices(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for job, timed in results:
+            candidate = by_strategy[job.strategy]
+            yield candidate.with_timed(whole_step(timed, candidate, self.request))
+
+    def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
+        self.check()
+        request = self.request
+        # Of an iteration the train step is compiled: it is the larger program.
+        work = request.workload.train if isinstance(request.workload, RlWorkload) else request.workload
+        program = STEP if work.kind == "train" else ROLLOUT
+        return [
+            CompileJob(
+                model=request.model,
+                hardware=request.hardware,
+                workload=work,
+                strategy=candidate.strategy,
+                program=program,
+            )
+            for candidate in candidates
+        ]
+
+
+def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:
+    """Add what the executable contradicts: a backend that the flag did not get."""
+    wanted = candidate.strategy.backend
+    permutes = [use for use in compiled.collectives if use.op == "collective-permute"]
+    astray = sorted({use.backend or "?" for use in permutes if use.backend != wanted})
+    if not astray or compiled.error or compiled.rung == "compiled:host":
+        return compiled
+    warning = f"backend={wanted} was asked for, but collective-permutes go by {', '.join(astray)} in the executable"
+    return compiled.model_copy(update={"warnings": (*compiled.warnings, warning)})

@@ -1,0 +1,79 @@
+"""SearchResult: what a search found, as a value and as the JSON document that scripts read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.candidates.candidate import Candidate
+from planner.candidates.data_frame import frame
+from planner.candidates.rows import flat_row
+from planner.request.document import SCHEMA_VERSION, request_json
+from planner.request.request import SearchRequest
+from planner.what_if.changes.smallest_change import Change
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class SpaceCounts:
+    """How many strategies went through each stage."""
+
+    enumerated: int
+    rejected: dict[str, int]
+    over_budget: int
+    estimated: int
+    survivors: int
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """``candidates`` best first, failed compiles last; ``winner`` is the first that fits, or None."""
+
+    request: SearchRequest
+    counts: SpaceCounts
+    candidates: tuple[Candidate, ...]
+    nearest_miss: Candidate | None
+    reasons: dict[str, str]
+    """One example message a rule that rejected anything."""
+    changes: tuple[Change, ...] = ()
+    """Where nothing fits: single changes to the request after which something does."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know: a missing toolchain, a batch that lcplan chose, a changed rung."""
+    tuning: tuple[dict[str, Any], ...] = ()
+    """The tuner's trials in order: what was tried, how far it got, what came of it."""
+
+    @property
+    def winner(self) -> Candidate | None:
+        """The best candidate that fits on the best evidence."""
+        return next((c for c in self.candidates if c.best.fits), None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a candidate, for CSV and data frames."""
+        return [flat_row(candidate) for candidate in self.candidates]
+
+    def to_pandas(self) -> DataFrame:
+        """The candidates as a data frame (extra ``pandas``)."""
+        return frame(self.rows())
+
+    def to_json(self) -> dict[str, Any]:
+        """As in DESIGN: the document of ``lcplan search``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "request": request_json(self.request),
+            "space": {
+                "enumerated": self.counts.enumerated,
+                "rejected": self.counts.rejected,
+                "over_budget": self.counts.over_budget,
+                "estimated": self.counts.estimated,
+                "survivors": self.counts.survivors,
+            },
+            "winner": self.winner.to_json() if self.winner else None,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+            "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
+            "changes_that_fit": [change.to_json() for change in self.changes],
+            "rejected_examples": self.reasons,
+            "notes": list(self.notes),
+            "tuning": list(self.tuning),
+        }

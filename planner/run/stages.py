@@ -1,0 +1,132 @@
+"""Search: the whole way from a request to the best candidate, stage by stage, losing nothing on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Protocol
+
+from planner.candidates.candidate import Candidate, rank
+from planner.candidates.learning import learn_from_timings
+from planner.request.request import SearchRequest, Stage
+from planner.request.request_changes import Ask
+from planner.run.measuring import Bench
+from planner.run.result import SearchResult, SpaceCounts
+from planner.run.toolchain_offer import check_at_hand, offer
+from planner.space.analysis import Analysis, analyse
+from planner.what_if.changes.smallest_change import changes_that_fit
+
+ATTEMPTS_PER_SURVIVOR = 3
+"""Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
+TIMED_SHARE = 2
+"""One in so many survivors is timed, the best first: successive halving, a timing costs a compile and several steps."""
+TIMING_S = 60.0
+"""No further timing begins after this long; the best candidate is timed in any case."""
+
+
+class Watcher(Protocol):
+    """Who is told how a search goes."""
+
+    def stage(self, name: Stage, total: int) -> None:
+        """A stage begins and has ``total`` jobs."""
+
+    def finished(self, candidate: Candidate) -> None:
+        """A compile or a timing of ``candidate`` is there."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far to go and with how many."""
+
+    stage: Stage
+    survivors: int
+
+
+def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
+    """Enumerate, reject, estimate, prune; then compile and time the survivors as far as ``effort`` asks."""
+    request = bench.request
+    if effort.stage != "modelled":
+        bench.check()
+    if effort.stage == "timed" and not bench.others_work:
+        check_at_hand(request)
+    offered = offer(bench.toolchain, request)
+    analysis = analyse(request, offered.backends)
+    watcher.stage("modelled", len(analysis.table))
+    if effort.stage == "modelled":
+        candidates = list(islice(analysis.survivors(), effort.survivors))
+    else:
+        candidates = list(_compiled(analysis.survivors(), effort.survivors, bench, watcher))
+        if effort.stage == "timed":
+            candidates = _timed(candidates, bench, watcher)
+    notes = (*request.warnings, *offered.notes, *_timed_note(candidates))
+    result = _result(request, analysis, rank(candidates, request.objective), notes)
+    if result.winner is None:
+        result = replace(result, changes=tuple(changes_that_fit(_ask(request, offered.backends))))
+    return result
+
+
+def _ask(request: SearchRequest, backends: tuple[str, ...]) -> Ask:
+    return Ask(request, backends, request.devices or request.hardware.devices)
+
+
+def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Watcher) -> Iterator[Candidate]:
+    """Compile in order of promise until ``wanted`` candidates fit; what failed or does not fit is kept beside them."""
+    watcher.stage("compiled", wanted)
+    fitting, tried = 0, 0
+    while fitting < wanted:
+        batch = list(islice(order, min(wanted - fitting, wanted * ATTEMPTS_PER_SURVIVOR - tried)))
+        if not batch:
+            return
+        tried += len(batch)
+        for candidate in bench.compile(batch):
+            fitting += candidate.best.fits
+            watcher.finished(candidate)
+            yield candidate
+
+
+def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[Candidate]:
+    """Time the better half of what fits, best first, one that fails replaced by the next; the rest stays as it is."""
+    fitting = [candidate for candidate in rank(candidates, bench.request.objective) if candidate.best.fits]
+    wanted = -(-len(fitting) // TIMED_SHARE)
+    watcher.stage("timed", wanted)
+    timed: list[Candidate] = []
+    begun = time.monotonic()
+    with closing(bench.time(fitting)) as timings:
+        for candidate in timings:
+            watcher.finished(candidate)
+            timed.append(candidate)
+            good = sum(candidate.usable for candidate in timed)
+            if good >= wanted or (good and time.monotonic() - begun > TIMING_S):
+                break
+    done = {candidate.strategy for candidate in timed}
+    return learn_from_timings([*timed, *(candidate for candidate in candidates if candidate.strategy not in done)])
+
+
+def _timed_note(candidates: list[Candidate]) -> tuple[str, ...]:
+    """How many of those that fit were timed, where it is not all of them."""
+    fitting = [candidate for candidate in candidates if candidate.best.fits]
+    timed = sum(candidate.timed is not None for candidate in fitting)
+    if timed in (0, len(fitting)):
+        return ()
+    return (f"{timed} of {len(fitting)} survivors were timed, the best by estimate first; the others stand behind them",)
+
+
+def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:
+    counts = SpaceCounts(
+        enumerated=analysis.enumerated,
+        rejected=analysis.rejected.counts,
+        over_budget=analysis.over_budget,
+        estimated=len(analysis.table),
+        survivors=sum(candidate.best.fits for candidate in candidates),
+    )
+    return SearchResult(
+        request=request,
+        counts=counts,
+        candidates=tuple(candidates),
+        nearest_miss=analysis.nearest_miss(),
+        reasons={name: analysis.rejected.example(analysis.setting, name) for name in counts.rejected},
+        notes=notes,
+    )

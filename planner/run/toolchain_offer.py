@@ -1,0 +1,133 @@
+"""What a toolchain can do for a piece of hardware: which backends are real, how far the stages can go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cost_models.inputs.setting import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
+from lcplan.formats.errors import BadInputError, StageFailedError
+from planner.measure.targets.at_hand import devices_at_hand
+from planner.measure.targets.schedulers import scheduler_verdict
+from planner.measure.targets.toolchain import Toolchain
+from planner.request.request import SearchRequest, Stage
+from planner.space.analysis import setting_of
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The backends that enter the space, and what the reader must know of those that do not."""
+
+    backends: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
+    """Which backends of the request's hardware are real under ``toolchain``.
+
+    NCCL is priced even where nothing can be compiled for a GPU; the note says which extra is missing.
+
+    Raises
+    ------
+    BadInputError
+        The request insists on a backend that this hardware or this toolchain does not have.
+    """
+    own = request.hardware.backends
+    verdicts = {name: toolchain.backends.get(name, "not known to this toolchain") for name in own}
+    real = tuple(name for name in own if verdicts[name] is True)
+    target = toolchain.targets.get(request.hardware.kind, "not known to this toolchain")
+    _refuse(request, real or own[:1], verdicts)
+    _refuse_schedulers(request, toolchain)
+    if target is not True:
+        missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
+        return Offer(real or own[:1], (*_unpriced(request), *_slow_kernel(request), missing))
+    return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
+
+
+def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
+    """Where no fused kernel takes the model's heads: a step of several times the time should not surprise."""
+    model, kernel = request.model, setting_of(request).kernel
+    if request.hardware.kind == "cpu" or kernel in ("cudnn", "splash"):
+        return ()
+    tpu = request.hardware.kind == "tpu"
+    takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
+    heads = f"head_dim={model.head_dim} is not one that"
+    if model.latent is not None:
+        heads, takes = f"keys of {model.key_dim} beside values of {model.value_dim} are not what", "one size of both"
+    return (
+        f"{heads} {'splash' if tpu else 'cuDNN'} attention takes ({takes}): {kernel} JAX attention runs instead; "
+        "a trainer with a kernel for these heads is faster",
+    )
+
+
+def _unreal(verdicts: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(f"backend {name} is not offered: {why}" for name, why in verdicts.items() if why is not True)
+
+
+def _refuse(request: SearchRequest, offered: tuple[str, ...], verdicts: Mapping[str, object]) -> None:
+    problems = []
+    for name in request.filters.backend:
+        if name not in verdicts:
+            problems.append(f"--backend {name}: {request.hardware.name} has {', '.join(verdicts)}")
+        elif name not in offered:
+            problems.append(f"--backend {name}: {verdicts[name]}; give a Python that has it with --toolchain")
+    if problems:
+        raise BadInputError(problems)
+
+
+def _refuse_schedulers(request: SearchRequest, toolchain: Toolchain) -> None:
+    problems = []
+    for name in request.filters.scheduler:
+        verdict = scheduler_verdict(name, request.hardware, jax=toolchain.jax or "0")
+        if verdict is not True:
+            problems.append(f"--scheduler {name}: {verdict}")
+    if problems:
+        raise BadInputError(problems)
+
+
+def _unpriced(request: SearchRequest) -> tuple[str, ...]:
+    """What the laws do not tell apart."""
+    modes = [mode for mode in request.filters.sharding_mode if mode != "manual"]
+    schedulers = [name for name in request.filters.scheduler if name != "default"]
+    notes = []
+    if modes:
+        notes.append(
+            f"sharding_mode={','.join(modes)}: the estimate is that of the manual step; only a compile tells them apart"
+        )
+    if schedulers:
+        notes.append(
+            f"scheduler={','.join(schedulers)}: the laws do not model XLA's flags; only a compile shows what they change"
+        )
+    return tuple(notes)
+
+
+def check_at_hand(request: SearchRequest) -> None:
+    """That this machine can time what a search finds, before minutes go into compiles.
+
+    Raises
+    ------
+    StageFailedError
+        It has fewer devices of the hardware's kind than the request may take.
+    """
+    name, wanted, found = request.hardware.name, _wanted(request), devices_at_hand(request.hardware)
+    if found < wanted:
+        fewer = f"--devices {found}, " if found else ""
+        raise StageFailedError(
+            f"{name}: --stages timed may take {wanted} devices, {found} of them are here; use {fewer}--stages compiled, or "
+            "workers that have them (--study URL --jobs 0)"
+        )
+
+
+def default_stage(request: SearchRequest) -> Stage:
+    """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled.
+
+    Modelled where no step computes the model.
+    """
+    if request.model.not_built:
+        return "modelled"
+    return "timed" if devices_at_hand(request.hardware) >= _wanted(request) else "compiled"
+
+
+def _wanted(request: SearchRequest) -> int:
+    """Devices that the request may take."""
+    return request.devices or request.hardware.devices

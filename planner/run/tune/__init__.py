@@ -1,0 +1,6 @@
+"""Tune: what a grid cannot cover, tried around the best meshes of a search, with Optuna, within a budget."""
+
+from planner.run.tune.budget import Budget
+from planner.run.tune.run import tune
+
+__all__ = ["Budget", "tune"]

@@ -1,0 +1,1 @@
+"""The space of strategies: enumerate, reject, price, choose survivors."""

@@ -1,0 +1,1 @@
+"""Accelerate: facts, export, check, read."""

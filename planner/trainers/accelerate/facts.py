@@ -1,0 +1,141 @@
+"""Accelerate 1.15.0 with FSDP2 and ParallelismConfig, on Transformers models: what its YAML can say of a strategy.
+
+Read in the package (``parallelism_config.py``, ``accelerator.py``) and in torch's context parallelism that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule, code
+from planner.trainers.common.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
+from planner.trainers.common.programs import TRANSFORMERS
+from planner.trainers.common.rules import (
+    NCCL_WHY,
+    keeps_more,
+    kv_heads_rule,
+    only_nccl,
+    two_chunks_rule,
+    whole_stream,
+)
+
+ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
+"""``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as Accelerate has it."""
+    return {
+        "scheme": Knob(
+            as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses", "ulysses-ring")),
+            "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
+        ),
+        "remat": Knob(
+            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
+            "fsdp_activation_checkpointing is on or off; off where that fits",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("Accelerate"),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision follows mixed_precision: bf16"),
+        "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision reduces in bf16 too"),
+        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "torch's AdamW keeps moments in the parameters' fp32"),
+    }
+
+
+def model_problems(_: ModelSpec) -> list[str]:
+    """Every dense decoder that lcplan has is a Transformers model."""
+    return []
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as Accelerate runs it."""
+    found = whole_stream(job, "Transformers' tensor parallel plans replicate activations between layers")
+    return found + keeps_more(job, "autograd")
+
+
+def _nothing_to_shard(_: Setting, table: StrategyTable) -> Mask:
+    return table.fsdp * table.context == 1
+
+
+def _say_nothing_to_shard(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"FSDP2 in Accelerate needs dp_shard x cp above 1 (its mesh dim dp_shard_cp), and {strategy.mesh.label} has neither; "
+        "use fsdp or context of at least 2"
+    )
+
+
+def _replicas_alone(_: Setting, table: StrategyTable) -> Mask:
+    return (table.data > 1) & (table.fsdp == 1) & (table.tensor * table.context > 1)
+
+
+def _say_replicas_alone(_: Setting, strategy: Strategy) -> str:
+    return (
+        f"Accelerate refuses dp_replicate={strategy.mesh.data} with dp_shard=1 beside tensor or context parallelism; "
+        "use fsdp in place of data"
+    )
+
+
+def _windows(setting: Setting, table: StrategyTable) -> Mask:
+    rotated = (table.context > 1) & (table.scheme != code("scheme", "ulysses"))
+    return np.asarray(rotated & setting.model.windows_within(setting.workload.seq_len))
+
+
+def _say_windows(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"context={strategy.mesh.context}: torch's context parallelism knows the causal mask alone, so the window of "
+        f"{setting.model.sliding_window} tokens of {setting.model.name} is dropped unsaid, and another model is trained; "
+        "use context=1"
+    )
+
+
+def _sinks(setting: Setting, table: StrategyTable) -> Mask:
+    return np.asarray((table.context > 1) & (table.scheme != code("scheme", "ulysses")) & setting.model.attention_sinks)
+
+
+def _say_sinks(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"context={strategy.mesh.context}: torch's context parallelism runs in scaled_dot_product_attention, which has no "
+        f"attention sinks as {setting.model.name} has them; use context=1"
+    )
+
+
+TRAINER = Trainer(
+    name="accelerate",
+    title="Accelerate 1.15.0",
+    package="accelerate",
+    version="1.15.0",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(
+        Rule("accelerate-shards", "knob", _nothing_to_shard, _say_nothing_to_shard),
+        Rule("accelerate-windows", "knob", _windows, _say_windows),
+        Rule("accelerate-sinks", "knob", _sinks, _say_sinks),
+        Rule("accelerate-replicas", "knob", _replicas_alone, _say_replicas_alone),
+        two_chunks_rule("accelerate", with_tensor=False),
+        kv_heads_rule("accelerate", ""),
+    ),
+    model_problems=model_problems,
+    extras=extras,
+    documents_lost=not_masked("Accelerate"),
+    whole_loss=True,
+    program=TRANSFORMERS,
+)

@@ -1,0 +1,148 @@
+"""``--from-accelerate FILE.yaml``: the launcher's YAML. Model, sequence length and batch live in the training script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cost_models.inputs.program import Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.textfile import read_yaml
+from planner.trainers.accelerate.facts import ROTATION
+from planner.trainers.accelerate.read_sharding import Way, way_of
+from planner.trainers.common.imported import Imported, mesh_text, whole
+from planner.trainers.common.known_keys import known_keys, unknown_keys
+
+_PARALLEL = "parallelism_config_"
+_ELSEWHERE = "give the file of `accelerate launch`, not a training script's own"
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the YAML says.
+
+    Raises
+    ------
+    BadInputError
+        Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
+    """
+    data = read_yaml(file)
+    if not isinstance(data, dict):
+        raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
+    parallel, fsdp = (
+        _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
+        _section(data, "fsdp_config", prefix="fsdp_", file=file),
+    )
+    keys = _keys(data, parallel, fsdp=fsdp, file=file)
+    devices = whole(data["num_processes"], "num_processes", file=file) if "num_processes" in data else devices
+    way = way_of(data, fsdp, file=file)
+    sizes = _sizes(parallel, way, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": devices or _product(sizes), "mesh": mesh_text(sizes)}
+    if options["devices"] != _product(sizes):
+        raise BadInputError(
+            f"{file}: parallelism_config multiplies to {_product(sizes)}, num_processes is {options['devices']}"
+        )
+    if sizes["context"] > 1:
+        options["scheme"] = (_scheme(parallel, file),)
+    if "fsdp_activation_checkpointing" in fsdp:
+        options["remat"] = (_remat(fsdp),)
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    return Imported(
+        "accelerate",
+        file,
+        options,
+        unknown=unknown_keys("accelerate", keys),
+        notes=(*_notes(data), *way.notes),
+        more=way.differences,
+        refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
+        program=_program(way, parallel, file=file),
+        waives=way.waives,
+        whole_weights=way.whole_weights,
+    )
+
+
+def _program(way: Way, parallel: dict[str, Any], *, file: str) -> Program:
+    """The step that the laws price: torch's context parallelism runs in SDPA, whose kernel from Hopper on is cuDNN's.
+
+    Source: pytorch.org/blog/pytorch2-5, "enabled by default for all users of SDPA on H100 or newer GPUs".
+    """
+    rotates = _size(parallel, "cp_size", file=file) > 1
+    return way.program.model_copy(update={"attention": "cudnn-2025"}) if rotates else way.program
+
+
+def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any], file: str) -> list[str]:
+    """Every key, nested ones with their section before a dot; some of them must be Accelerate's."""
+    keys = [key for key in data if isinstance(key, str)]
+    keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
+    if not any(key in known_keys("accelerate") for key in keys):
+        raise BadInputError(f"{file}: none of its keys is Accelerate's ({', '.join(keys[:5])}): {_ELSEWHERE}")
+    return keys
+
+
+def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
+    """A section with its keys under their full names: Accelerate takes them with the prefix or without."""
+    section = data.get(name) or {}
+    if not isinstance(section, dict) or not all(isinstance(key, str) for key in section):
+        raise BadInputError(f"{file}: {name} is not a mapping of keys to values")
+    return {key if key.startswith(prefix) else prefix + key: value for key, value in section.items()}
+
+
+def _size(parallel: dict[str, Any], name: str, *, file: str) -> int:
+    return whole(parallel.get(_PARALLEL + name, 1), _PARALLEL + name, file=file)
+
+
+def _sizes(parallel: dict[str, Any], way: Way, *, devices: int | None, file: str) -> dict[str, int]:
+    context, sequence = _size(parallel, "cp_size", file=file), _size(parallel, "sp_size", file=file)
+    if context > 1 and sequence > 1:
+        raise BadInputError(f"{file}: cp_size and sp_size are both above 1; Accelerate takes one of them")
+    others = context * sequence * _size(parallel, "tp_size", file=file)
+    if parallel and way.sharded_by_mesh:
+        copies, shards = _size(parallel, "dp_replicate_size", file=file), _size(parallel, "dp_shard_size", file=file)
+        return {"data": copies, "fsdp": shards, "context": context * sequence, "tensor": _size(parallel, "tp_size", file=file)}
+    if devices is None:
+        raise BadInputError(f"{file}: neither num_processes nor parallelism_config; give --devices")
+    ranks, rest = divmod(devices, others)
+    copies = way.copies(ranks)
+    if rest or not ranks or ranks % copies:
+        raise BadInputError(
+            f"{file}: {others} ranks that share a sequence and {copies} replicas do not divide {devices} processes"
+        )
+    return {
+        "data": copies,
+        "fsdp": ranks // copies,
+        "context": context * sequence,
+        "tensor": _size(parallel, "tp_size", file=file),
+    }
+
+
+def _product(sizes: dict[str, int]) -> int:
+    return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
+
+
+def _remat(fsdp: dict[str, Any]) -> str:
+    """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
+    if not fsdp["fsdp_activation_checkpointing"]:
+        return "none"
+    return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
+
+
+def _scheme(parallel: dict[str, Any], file: str) -> str:
+    if int(parallel.get(f"{_PARALLEL}sp_size", 1)) > 1:
+        return "ulysses"
+    backend = str(parallel.get(f"{_PARALLEL}cp_backend", "torch"))
+    if backend != "torch":
+        raise BadInputError(f"{file}: {_PARALLEL}cp_backend {backend!r}: Accelerate has torch alone and drops others unseen")
+    rotation = str(parallel.get(f"{_PARALLEL}cp_comm_strategy", "allgather"))
+    names = {theirs: ours for ours, theirs in ROTATION.items()}
+    if rotation not in names:
+        raise BadInputError(f"{file}: {_PARALLEL}cp_comm_strategy {rotation!r}{hint(rotation, names)}")
+    return names[rotation]
+
+
+def _notes(data: dict[str, Any]) -> tuple[str, ...]:
+    """Without mixed precision what the script loads is what is trained (huggingface.co/blog/deepspeed-to-fsdp-and-back)."""
+    precision = data.get("mixed_precision")
+    if precision == "bf16":
+        return ()
+    note = f"mixed_precision={precision}: lcplan prices bf16 with fp32 masters, 16 bytes a parameter"
+    alone = precision in (None, "no", False)
+    return (note + "; a model that the script loads in bf16 keeps all of its state so, in 8" * alone,)

@@ -1,0 +1,155 @@
+"""How Accelerate's YAML splits the state: FSDP of either version, DeepSpeed's ZeRO, or replicas alone (DDP)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cost_models.inputs.program import Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from planner.trainers import Difference, Job
+from planner.trainers.common.imported import whole
+from planner.trainers.common.offload import STATE_BYTES, in_host_memory
+from planner.trainers.common.programs import TRANSFORMERS
+from planner.trainers.common.zero import Zero, stage_of
+
+Kind = Literal["fsdp", "fsdp1", "deepspeed", "ddp"]
+KINDS: Mapping[str, Kind] = {"FSDP": "fsdp", "DEEPSPEED": "deepspeed", "MULTI_GPU": "ddp", "NO": "ddp"}
+SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+"""``fsdp_sharding_strategy`` of FSDP version 1, by its numbers from 1 (torch.distributed.fsdp.ShardingStrategy)."""
+
+CHILDREN = (
+    "fsdp_activation_checkpointing with FSDP2 keeps one tensor of the stream a layer since huggingface/accelerate#4172 (August "
+    "2026) and is priced so; releases before checkpoint a layer's children and keep about four, where gradient_checkpointing "
+    "of the training arguments keeps one"
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """What of the state lies where."""
+
+    kind: Kind
+    sharding: str = "FULL_SHARD"
+    machines: int = 1
+    offloads: bool = False
+    """``fsdp_offload_params``."""
+    checkpoints: bool = False
+    """``fsdp_activation_checkpointing``."""
+    keeps_gathered: bool = False
+    """Whether gathered weights stay from the forward to the backward pass."""
+    zero: Zero | None = None
+
+    @property
+    def sharded_by_mesh(self) -> bool:
+        """Whether parallelism_config's sizes say what is split: FSDP2's do."""
+        return self.kind == "fsdp"
+
+    def copies(self, ranks: int) -> int:
+        """Replicas of the state among so many data-parallel ranks, where no mesh says it."""
+        if self.kind == "ddp" or self.sharding == "NO_SHARD" or (self.zero is not None and self.zero.stage == 0):
+            return ranks
+        return self.machines if self.sharding.startswith("HYBRID") else 1
+
+    @property
+    def whole_weights(self) -> bool:
+        """Whether every rank holds the weights whole, below ZeRO-3."""
+        return self.zero is not None and self.zero.whole_weights
+
+    @property
+    def program(self) -> Program:
+        """The step that the laws price."""
+        plain = TRANSFORMERS.model_copy(update={"loss": "chunked"})
+        return plain if self.zero is None else self.zero.program
+
+    @property
+    def waives(self) -> tuple[str, ...]:
+        """Rules of FSDP2's that the others do not have."""
+        if self.kind == "fsdp":
+            return ()
+        return ("accelerate-shards", "accelerate-replicas", *("accelerate-chunks",) * (self.kind == "deepspeed"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was read otherwise than it stands."""
+        if self.zero is not None:
+            return self.zero.notes
+        kept = "gathered weights stay from the forward to the backward pass; lcplan prices gathering them again"
+        found = (kept,) if self.keeps_gathered else ()
+        return (*found, CHILDREN) if self.kind == "fsdp" and self.checkpoints else found
+
+    def differences(self, job: Job) -> list[Difference]:
+        """What lies elsewhere than the laws have it."""
+        if self.zero is not None:
+            return self.zero.differences(job)
+        if not self.offloads:
+            return []
+        shards = job.strategy.state_shards
+        return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="fsdp_offload_params")
+
+    def refusals(self, job: Job, *, ulysses: bool) -> list[str]:
+        """What Accelerate takes beside this way alone."""
+        context, found = job.strategy.mesh.context, [] if self.zero is None else self.zero.refusals(job)
+        if context > 1 and ulysses and self.kind != "deepspeed":
+            found.append(f"sp_size={context} runs under distributed_type DEEPSPEED alone; use that, or cp_size with FSDP2")
+        if context > 1 and not ulysses and self.kind != "fsdp":
+            name = {"fsdp1": "FSDP version 1", "deepspeed": "DeepSpeed", "ddp": "replicas alone"}[self.kind]
+            found.append(
+                f"cp_size={context} needs FSDP2 (fsdp_version: 2), and this is {name}; use that, or sp_size with DeepSpeed"
+            )
+        return found
+
+
+def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Way:
+    """The way that a YAML says; FSDP2 where it says nothing.
+
+    Raises
+    ------
+    BadInputError
+        A way that lcplan does not read, or a value that Accelerate has not.
+    """
+    named = str(data.get("distributed_type", "FSDP"))
+    if named not in KINDS:
+        way = "; give Megatron's arguments with --from-megatron" if named == "MEGATRON_LM" else hint(named, KINDS)
+        raise BadInputError(f"{file}: distributed_type {named!r} is none that lcplan reads here{way}")
+    machines = whole(data.get("num_machines", 1), "num_machines", file=file)
+    if KINDS[named] == "deepspeed":
+        return Way("deepspeed", machines=machines, zero=_zero(data, file=file))
+    if KINDS[named] == "ddp":
+        return Way("ddp", machines=machines)
+    resharding = str(fsdp.get("fsdp_reshard_after_forward", True)).upper()
+    strategy = fsdp.get("fsdp_sharding_strategy", resharding if resharding in SHARDING else None)
+    first = strategy is not None and fsdp.get("fsdp_version", 1) != 2
+    sharding = _sharding(strategy, file=file) if first else "FULL_SHARD"
+    kept = resharding in ("FALSE", "SHARD_GRAD_OP")
+    return Way(
+        "fsdp1" if fsdp.get("fsdp_version", 2 if not first else 1) == 1 else "fsdp",
+        sharding,
+        machines=machines,
+        offloads=bool(fsdp.get("fsdp_offload_params")),
+        checkpoints=bool(fsdp.get("fsdp_activation_checkpointing")),
+        keeps_gathered=kept or sharding in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2"),
+    )
+
+
+def _sharding(value: Any, *, file: str) -> str:
+    name = SHARDING[value - 1] if isinstance(value, int) and 1 <= value <= len(SHARDING) else str(value)
+    if name not in SHARDING:
+        raise BadInputError(f"{file}: fsdp_sharding_strategy {name!r:.60}{hint(name, SHARDING)}")
+    return name
+
+
+def _zero(data: Mapping[str, Any], *, file: str) -> Zero:
+    section = data.get("deepspeed_config") or {}
+    if not isinstance(section, dict):
+        raise BadInputError(f"{file}: deepspeed_config is not a mapping of keys to values")
+    if "deepspeed_config_file" in section:
+        raise BadInputError(
+            f"{file}: deepspeed_config_file {section['deepspeed_config_file']!r:.80} has the rest; give that file with "
+            "--from-deepspeed and --devices"
+        )
+    stage = stage_of(section.get("zero_stage", 2), "deepspeed_config.zero_stage", file=file)
+    offloaded = {name: str(section.get(f"{name}_device", "none")) for name in ("offload_optimizer", "offload_param")}
+    return Zero(stage, {"stage": stage}, offloaded=offloaded)

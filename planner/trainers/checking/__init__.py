@@ -1,0 +1,1 @@
+"""How a trainer's checker is run: inside the trainer's own Python, with its real parser."""

@@ -1,0 +1,1 @@
+"""What the trainers share: interface, rules, translation, file formats."""

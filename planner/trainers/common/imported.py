@@ -1,0 +1,145 @@
+"""Imported: what a trainer's configuration says, as the values of ``lcplan estimate``'s own options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cost_models.inputs.program import STEP, Program
+from lcplan.formats.errors import BadInputError
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import AxisName
+from planner.trainers import Difference, Job
+
+MOST = 2**40
+"""The largest count that a workload takes."""
+LARGEST = 2**62
+"""Above any size or rate of a configuration."""
+
+
+def nothing_more(_: Job) -> list[Difference]:
+    """No difference beyond the trainer's usual ones."""
+    return []
+
+
+def nothing_refused(_: Job) -> list[str]:
+    """No reason beyond the trainer's usual ones."""
+    return []
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A configuration in lcplan's words. What it does not say is absent from ``options``: at most a default, never guessed."""
+
+    trainer: str
+    file: str
+    options: Mapping[str, Any]
+    """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
+    defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """Of options that the file does not say: the trainer's own value, and the key and value that it has it from."""
+    axis_order: tuple[AxisName, ...] | None = None
+    unknown: tuple[str, ...] = ()
+    """Keys that this version of the trainer does not know."""
+    notes: tuple[str, ...] = ()
+    """What lcplan read otherwise than it stands, or not at all."""
+    more: Callable[[Job], list[Difference]] = field(default=nothing_more)
+    """Differences between the run and the laws that follow from this file alone."""
+    refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
+    """Why the trainer does not run this file, by keys that lcplan has no knob for."""
+    program: Program = STEP
+    """Whose step the laws price; the step of docs/step.md for a trainer in JAX."""
+    waives: tuple[str, ...] = ()
+    """Rules of the trainer that do not hold for this way of running it."""
+    whole_weights: bool = False
+    """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
+
+
+Reader = Callable[[str, int | None], Imported]
+"""Reads a file, for a job of so many devices where that is known."""
+
+
+def mesh_text(sizes: Mapping[str, int]) -> str:
+    """Axis sizes as ``--mesh`` takes them; a job without an expert axis does not name it."""
+    named = ("data", "fsdp", "context", "tensor", *("expert",) * (sizes.get("expert", 1) > 1))
+    return ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in named)
+
+
+def with_experts(sizes: dict[str, int], experts: int, *, key: str, file: str) -> dict[str, int]:
+    """The mesh of a trainer that lays experts over ranks of its data-parallel axis, in lcplan's words an axis beside it.
+
+    Raises
+    ------
+    BadInputError
+        The ranks that shard the state are no multiple of those that share experts.
+    """
+    if sizes["fsdp"] % experts:
+        raise BadInputError(
+            f"{file}: {key}={experts} does not divide the {sizes['fsdp']} ranks that have a batch and shard the state; lcplan "
+            "lays experts over these alone"
+        )
+    return sizes | {"fsdp": sizes["fsdp"] // experts, "expert": experts}
+
+
+def whole(value: Any, key: str, *, file: str) -> int:
+    """A whole number above zero.
+
+    Raises
+    ------
+    BadInputError
+        It is none.
+    """
+    if not _is_number(value) or value != int(value) or not 1 <= value <= MOST:
+        raise BadInputError(f"{file}: {key}: {value!r:.60} is not a whole number above zero")
+    return int(value)
+
+
+def number(value: Any, key: str, *, file: str) -> float:
+    """A finite number.
+
+    Raises
+    ------
+    BadInputError
+        It is none.
+    """
+    if not _is_number(value):
+        raise BadInputError(f"{file}: {key}: {value!r:.60} is not a number, or beyond any that a configuration means")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Neither text nor true nor false, and finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def refuse_axes(sizes: Mapping[str, Any], *, file: str) -> None:
+    """Refuse axes that lcplan has no word for.
+
+    Raises
+    ------
+    BadInputError
+        One of them is above one.
+    """
+    wrong = [f"{file}: {name}={size}: lcplan has no such axis yet" for name, size in sizes.items() if size not in (1, None)]
+    if wrong:
+        raise BadInputError(wrong)
+
+
+def recognised(model: ModelSpec) -> ModelSpec:
+    """The catalogue's model of the same sizes, if there is one; else the model itself."""
+    from lcplan import catalog
+
+    apart = {"name", "source", "notes", "max_position", "sliding_window", "family"}
+    sizes = model.model_dump(exclude=apart)
+    for name in catalog.model_names():
+        known = catalog.model(name)
+        if known.model_dump(exclude=apart) == sizes:
+            return known
+    return model
+
+
+def catalogue_model(name: str) -> ModelSpec:
+    """A model of the catalogue."""
+    from lcplan import catalog
+
+    return catalog.model(name)

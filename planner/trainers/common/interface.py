@@ -1,0 +1,176 @@
+"""Trainer: what one trainer can express, in lcplan's words. Exporters, importers and ``search --for`` share these facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cost_models.inputs.program import STEP, Program
+from lcplan.formats.frozen import Frozen
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
+from lcplan.strategy import COLLECTIVE_MATMULS, Strategy
+from lcplan.strategy.remat import REMAT_POLICIES
+from planner.rules.interface import Rule
+
+Kind = Literal["gpu", "tpu", "cpu"]
+KnobName = Literal["scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype"]
+KNOB_NAMES: tuple[KnobName, ...] = (
+    "scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, where and how: the part of a plan that a trainer's files say."""
+
+    model: ModelSpec
+    hardware: HardwareSpec
+    workload: Workload
+    strategy: Strategy
+
+    @property
+    def replicas(self) -> int:
+        """Data-parallel ranks: data x fsdp x expert."""
+        return self.strategy.mesh.data * self.strategy.mesh.fsdp * self.strategy.mesh.expert
+
+    @property
+    def micro_sequences(self) -> int:
+        """Sequences of one microbatch on one data-parallel rank."""
+        return self.workload.global_batch // (self.replicas * self.strategy.microbatches)
+
+    @property
+    def local_tokens(self) -> int:
+        """Tokens of one microbatch on one context rank."""
+        return self.micro_sequences * self.workload.seq_len // self.strategy.mesh.context
+
+    @property
+    def loss_chunks(self) -> int:
+        """Pieces in which the loss of one microbatch is computed."""
+        return max(1, self.local_tokens // self.strategy.loss_chunk_tokens)
+
+    @property
+    def state_elements(self) -> float:
+        """Matrix parameters on one device."""
+        model = self.model
+        vectors = model.layers * model.layer_vector_parameters + model.d_model
+        return (model.parameters - vectors) / self.strategy.state_shards
+
+    def with_strategy(self, **fields: Any) -> Job:
+        """The same job with some fields of its strategy replaced."""
+        return replace(self, strategy=self.strategy.model_copy(update=fields))
+
+
+class Difference(Frozen):
+    """One thing that the trainer will do otherwise than the plan says."""
+
+    name: str
+    """What differs: a knob's name, or a short name of its own (``residual-stream``, ``parameters``)."""
+    plan: str
+    trainer: str
+    why: str
+    field: str | None = None
+    """The strategy's field, or ``workload``, that changes with it and so is priced; None: the laws have no word for it."""
+    extra_bytes: int = 0
+    """Bytes a device that the trainer takes beyond (or below) what the laws price, counted by hand."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A knob as a trainer has it. ``runs``: for each of lcplan's values what the trainer runs, first choice first.
+
+    Several choices: the first that fits the budget and breaks no rule of the trainer is taken (a larger set of saved tensors,
+    else full recomputation; an all-to-all where heads allow it, else a ring).
+    """
+
+    runs: Mapping[str, tuple[str, ...]]
+    why: str = ""
+    """Said wherever the value changes."""
+
+    def exact(self, value: str) -> bool:
+        """Whether the trainer runs ``value`` itself (where its rules allow it)."""
+        return self.runs[value][0] == value
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that the trainer runs exactly."""
+        return tuple(value for value in self.runs if self.exact(value))
+
+
+def as_is(*values: str) -> dict[str, tuple[str, ...]]:
+    """Values that the trainer runs exactly."""
+    return {value: (value,) for value in values}
+
+
+def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The values ``of`` run as ``first``, or as one of ``others`` where that does not fit."""
+    return dict.fromkeys(of, (first, *others))
+
+
+def no_ring_matmul(trainer: str) -> Knob:
+    """The products over tensor of a trainer that has no collective matmul of its own."""
+    ways = instead("off", of=COLLECTIVE_MATMULS)
+    return Knob(ways, f"lcplan knows no key by which {trainer} cuts its products into pieces")
+
+
+def besides(*policies: str) -> tuple[str, ...]:
+    """All remat policies but these."""
+    return tuple(name for name in REMAT_POLICIES if name not in policies)
+
+
+def not_masked(trainer: str) -> Callable[[Job], str | None]:
+    """Of a trainer whose attention is not known to stay inside documents, whatever the job."""
+    return lambda job: f"lcplan knows no key by which {trainer} keeps attention inside the documents of a packed sequence"
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """What one version of one trainer can express."""
+
+    name: str
+    title: str
+    package: str
+    version: str
+    kinds: tuple[Kind, ...]
+    knobs: Callable[[HardwareSpec, str], Mapping[KnobName, Knob]]
+    """By hardware and the trainer's jax version (empty for torch)."""
+    rules: tuple[Rule, ...]
+    """What the trainer refuses, or its validator should refuse and does not."""
+    model_problems: Callable[[ModelSpec], list[str]]
+    """Why the trainer cannot build a model; empty: it can."""
+    extras: Callable[[Job], list[Difference]]
+    """Differences that lie in no knob, of a job as the trainer runs it."""
+    documents_lost: Callable[[Job], str | None]
+    """Why a packed sequence's documents attend to each other in what is exported of a job; None: they do not."""
+    whole_loss: bool = False
+    """Whether logits of all local tokens exist at once."""
+    replicates: bool = True
+    """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
+    attention_tiles: bool = False
+    """Whether its files can set the tiles of an attention kernel."""
+    offload_shares: bool = False
+    """Whether a share of the layers may offload and the others not."""
+    two_directions: bool = False
+    """Whether a ring may send half of the heads' keys and values each way."""
+    any_axis_order: bool = False
+    """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
+    program: Program = STEP
+    """Whose step it runs of what lcplan exports; the step of docs/step.md for a trainer in JAX."""
+    jax: str = ""
+    """The jax that this version was verified with; empty for torch trainers."""
+
+    def refusals(self, hardware: HardwareSpec, model: ModelSpec) -> list[str]:
+        """Why this trainer can run no strategy at all of a model on a machine."""
+        problems = self.model_problems(model)
+        if model.mlp != "gated":
+            problems.append(f"{model.name} has a {model.mlp} feed-forward; lcplan exports gated ones")
+        if model.experts is not None and self.name != "jax":
+            problems.append(f"{model.name} has experts, which lcplan does not export to {self.title}; --to jax does")
+        if model.not_built:
+            problems.append(f"{model.name} has {', '.join(model.not_built)}, which lcplan prices but does not export")
+        if hardware.kind not in self.kinds:
+            kinds = " and ".join(self.kinds)
+            problems.append(f"{self.title} runs on {kinds}; {hardware.name} is {hardware.kind}")
+        return problems

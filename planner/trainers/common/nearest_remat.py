@@ -1,0 +1,30 @@
+"""From a trainer's set of saved tensors to the nearest of lcplan's remat policies that keeps at least these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import cast
+
+from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES, RematName
+
+_OF_EXPERTS = {"dispatched"}
+"""Tensors that a dense model, the only kind that importers read, does not have."""
+
+
+def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
+    """The policy with the fewest tensors that keeps all of ``saved`` and ``offloaded``, and whether it keeps just these so.
+
+    It sends nothing else to the host: that would promise room that the device does not have.
+
+    >>> nearest_superset({"context", "lse"})
+    ('save-attention', True)
+    >>> nearest_superset({"lse"})
+    ('save-attention', False)
+    >>> nearest_superset((), {"layer_in"})
+    ('offload-layer-in', True)
+    """
+    wanted, away = {*saved, *offloaded} - {LAYER_IN}, set(offloaded)
+    strays = {name: len(away ^ set(policy.offloaded)) for name, policy in REMAT_POLICIES.items()}
+    enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted and set(policy.offloaded) <= away]
+    name = min(enough, key=lambda name: (strays[name], len(REMAT_POLICIES[name].saved)))
+    return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) - _OF_EXPERTS == wanted

@@ -1,0 +1,47 @@
+"""State that a trainer keeps in the host's memory: what that frees on a device, and what it takes of the host."""
+
+from __future__ import annotations
+
+from lcplan.formats.units import format_bytes
+from planner.trainers import Difference, Job
+
+STATE_BYTES = 16.0
+"""Of one parameter: fp32 weights, gradients and two moments, or bf16 weights and gradients with fp32 masters and moments."""
+OPTIMIZER_BYTES = 12.0
+"""Of one parameter: fp32 masters and two moments."""
+
+
+def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: str, where: str = "cpu") -> list[Difference]:
+    """Bytes of the state that leave the device.
+
+    Parameters
+    ----------
+    job
+        What is trained, and where.
+    bytes_per_parameter
+        That leave the device.
+    shards
+        Devices that these bytes of the whole model are split over.
+    what
+        The trainer's own key.
+    where
+        ``cpu`` or ``nvme``.
+    """
+    moved = bytes_per_parameter * job.model.parameters / shards
+    if not moved:
+        return []
+    share = job.hardware.device.host_memory_bytes
+    host = f"{format_bytes(moved * job.hardware.node_size)} a host of {job.hardware.node_size} devices"
+    room = ""
+    if where == "cpu" and share is not None:
+        room = f", of {format_bytes(share.value * job.hardware.node_size)}"
+        room += ": more than it has" if moved > share.value else ""
+    return [
+        Difference(
+            name="offload",
+            plan="the state on the device",
+            trainer=f"{what}: part of it on {'NVMe' if where == 'nvme' else 'the host'}",
+            why=f"{host}{room}; the step waits for it, which no law here prices",
+            extra_bytes=-round(moved),
+        )
+    ]

@@ -1,0 +1,163 @@
+"""``--for TRAINER``: the part of the space that a trainer runs as it is, as filters and as rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.units import format_bytes
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import Strategy
+from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT
+from planner.candidates.pricing import need_bytes
+from planner.request.filters import Filters
+from planner.rules.interface import Mask, Rule
+from planner.trainers.common.interface import KNOB_NAMES, Knob, KnobName, Trainer
+from planner.trainers.common.programs import priced_as
+from planner.trainers.common.rules import window_rule
+
+GRID_DEFAULTS: dict[KnobName, str] = {
+    "collective_matmul": "off",
+    "gather_dtype": "bf16",
+    "reduce_dtype": "fp32",
+    "moments_dtype": "fp32",
+}
+"""What the space takes for a knob that no filter names."""
+
+
+def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec) -> Filters:
+    """Filters that let in only what the trainer runs exactly.
+
+    Raises
+    ------
+    BadInputError
+        The trainer cannot run the model or the hardware at all, or a filter asks for what it cannot run.
+    """
+    problems = [f"--for {trainer.name}: {problem}" for problem in trainer.refusals(hardware, model)]
+    narrowed: dict[str, tuple[str, ...]] = {}
+    for name, knob in trainer.knobs(hardware, trainer.jax).items():
+        asked: tuple[str, ...] = getattr(filters, name)
+        problems += [
+            f"--for {trainer.name}: --{name.replace('_', '-')} {value}: {knob.why}; it runs {', '.join(knob.values)}"
+            for value in asked
+            if value in knob.runs and not knob.exact(value)
+        ]
+        if not asked and name != "backend" and GRID_DEFAULTS.get(name, "") not in knob.values:
+            narrowed[name] = tuple(value for value in knob.values if name != "remat" or value in GRID_POLICIES)
+    if problems:
+        raise BadInputError(problems)
+    return filters.model_copy(update=narrowed)
+
+
+def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
+    """Rules that reject what the trainer would run otherwise, or not at all."""
+    knobs = trainer.knobs(hardware, trainer.jax)
+    found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
+    if trainer.name != "jax":
+        found.append(window_rule(trainer.name))
+    if not trainer.any_axis_order:
+        found.append(_order_rule(trainer))
+    if not trainer.attention_tiles:
+        found.append(_tile_rule(trainer))
+    if not trainer.offload_shares:
+        found.append(_share_rule(trainer))
+    if not trainer.two_directions:
+        found.append(_direction_rule(trainer))
+    if not trainer.replicates:
+        found.append(_replica_rule(trainer))
+    if trainer.program.runtime == "torch":
+        found.append(_memory_rule(trainer))
+    return (*found, *trainer.rules)
+
+
+def _memory_rule(trainer: Trainer) -> Rule:
+    """What of the trainer's own step does not fit: its logits, its allocator's pool, what autograd keeps."""
+
+    def own(setting: Setting) -> Setting:
+        if setting.program.runtime == "torch":  # an imported file's
+            return setting
+        return replace(setting, program=priced_as(trainer.program, hardware=setting.hardware, model=setting.model))
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        mine = own(setting)
+        if mine.program.runtime != "torch":
+            return np.zeros(len(table), dtype=np.bool_)
+        return np.asarray(need_bytes(mine, table) > setting.budget_bytes)
+
+    def say(setting: Setting, strategy: Strategy) -> str:
+        need = float(need_bytes(own(setting), StrategyTable.from_strategies([strategy]))[0])
+        return (
+            f"{trainer.name} itself needs {format_bytes(need)} of {format_bytes(setting.budget_bytes)} a device for this: what "
+            "autograd keeps, its loss and its allocator's pool counted; use more of context, tensor or fsdp, or full remat"
+        )
+
+    return Rule(f"{trainer.name}-memory", "knob", broken, say)
+
+
+def _knob_rule(trainer: Trainer, name: KnobName, *, knob: Knob) -> Rule:
+    allowed = [CODES[name].index(value) for value in knob.values]
+
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        foreign = ~np.isin(getattr(table, name), allowed)
+        return np.asarray(foreign & (table.context > 1)) if name == "scheme" else foreign
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"{name}={getattr(strategy, name)}: {knob.why}; {trainer.name} runs {', '.join(knob.values)}"
+
+    return Rule(f"{trainer.name}-{name.replace('_', '-')}", "knob", broken, say)
+
+
+def _order_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.axis_order != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"axis order {','.join(strategy.axis_order)}: {trainer.name} places data, fsdp, context, tensor from outside in"
+
+    return Rule(f"{trainer.name}-axis-order", "knob", broken, say)
+
+
+def _direction_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.bidirectional != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"bidirectional={strategy.bidirectional}: {trainer.name} has no ring that goes both ways; use bidirectional=off"
+
+    return Rule(f"{trainer.name}-bidirectional", "knob", broken, say)
+
+
+def _tile_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.attention_block != 0
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"attention_block={strategy.attention_block}: {trainer.name} has no key for its kernel's tiles; leave it out"
+
+    return Rule(f"{trainer.name}-attention-block", "knob", broken, say)
+
+
+def _share_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.offload_percent != OFFLOAD_PERCENT
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        percent = strategy.offload_percent
+        return f"offload_percent={percent}: {trainer.name} offloads in every layer or in none; use offload_percent=100"
+
+    return Rule(f"{trainer.name}-offload-percent", "knob", broken, say)
+
+
+def _replica_rule(trainer: Trainer) -> Rule:
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return table.data > 1
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"data={strategy.mesh.data}: {trainer.name} shards over every rank with a batch of its own; use fsdp for data"
+
+    return Rule(f"{trainer.name}-data", "knob", broken, say)

@@ -1,0 +1,134 @@
+"""Rules and differences that several trainers share; each trainer names them for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule, code, divisors_up_to
+from planner.trainers.common.interface import Difference, Job
+
+
+def two_chunks_rule(trainer: str, *, with_tensor: bool) -> Rule:
+    """The sequence must divide into 2 x context chunks, whatever the scheme; x tensor, and then without a context axis too."""
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        pieces = 2 * table.context * (table.tensor if with_tensor else 1)
+        return ((table.context > 1) | with_tensor) & (setting.workload.seq_len % pieces != 0)
+
+    def say(setting: Setting, strategy: Strategy) -> str:
+        parts = 2 * strategy.mesh.context * (strategy.mesh.tensor if with_tensor else 1)
+        factors = "2 x context x tensor" if with_tensor else "2 x context"
+        return (
+            f"{trainer} always balances: {factors} = {parts} must divide seq_len={setting.workload.seq_len}; "
+            f"use a multiple of {parts} tokens"
+        )
+
+    return Rule(f"{trainer}-chunks", "knob", broken, say)
+
+
+def window_rule(trainer: str) -> Rule:
+    """No layer's window may be shorter than the sequence."""
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        return np.full(len(table), setting.model.windows_within(setting.workload.seq_len))
+
+    def say(setting: Setting, _: Strategy) -> str:
+        model, seq = setting.model, setting.workload.seq_len
+        return (
+            f"{model.name} has layers that attend in a window of {model.sliding_window} tokens, shorter than seq_len={seq}, "
+            f"which lcplan does not export to {trainer}; --to jax has them"
+        )
+
+    return Rule(f"{trainer}-window", "mesh", broken, say)
+
+
+def kv_heads_rule(trainer: str, way: str) -> Rule:
+    """Tensor ranks cannot share a key/value head."""
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        return setting.model.kv_heads % table.tensor != 0
+
+    def say(setting: Setting, strategy: Strategy) -> str:
+        heads = setting.model.kv_heads
+        return (
+            f"{trainer} does not replicate key/value heads: tensor={strategy.mesh.tensor} must divide kv_heads={heads} of "
+            f"{setting.model.name}; {way or f'use {divisors_up_to(heads, heads)}'}"
+        )
+
+    return Rule(f"{trainer}-kv-heads", "knob", broken, say)
+
+
+def ulysses_kv_rule(trainer: str) -> Rule:
+    """Ulysses without replication: context must divide the key/value heads of a tensor rank."""
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        heads = setting.model.kv_heads // table.tensor.clip(max=setting.model.kv_heads)
+        return (table.scheme == code("scheme", "ulysses")) & (table.context > 1) & (heads % table.context != 0)
+
+    def say(setting: Setting, strategy: Strategy) -> str:
+        heads = max(1, setting.model.kv_heads // strategy.mesh.tensor)
+        return (
+            f"{trainer} does not replicate key/value heads: its all-to-all needs context={strategy.mesh.context} to divide the "
+            f"{heads} of a tensor rank; use a ring or all-gather scheme"
+        )
+
+    return Rule(f"{trainer}-ulysses-heads", "knob", broken, say)
+
+
+def bf16_copy(job: Job, why: str) -> list[Difference]:
+    """A bf16 copy of a device's parameters beside the fp32 masters."""
+    copy = round(2 * job.state_elements)
+    return [
+        Difference(
+            name="parameters",
+            plan="fp32 masters alone, cast as they are gathered",
+            trainer="fp32 masters and a bf16 shard",
+            why=why,
+            extra_bytes=copy,
+        )
+    ]
+
+
+def whole_stream(job: Job, why: str) -> list[Difference]:
+    """The residual stream that every layer keeps is whole on each tensor rank: no sequence parallelism."""
+    tensor = job.strategy.mesh.tensor
+    if tensor == 1:
+        return []
+    stream = 2 * job.local_tokens * job.model.d_model * job.model.layers
+    return [
+        Difference(
+            name="residual-stream",
+            plan="T/tensor between layers (sequence parallel)",
+            trainer="whole on each tensor rank",
+            why=why,
+            extra_bytes=round(stream * (1 - 1 / tensor)),
+        )
+    ]
+
+
+def keeps_more(job: Job, trainer: str) -> list[Difference]:
+    """Without rematerialisation a trainer also keeps what lcplan's ``none`` recomputes: two norms and the gated product."""
+    if job.strategy.remat != "none":
+        return []
+    tensor, model = job.strategy.mesh.tensor, job.model
+    width = 2 * model.d_model / tensor + model.d_ff / tensor
+    return [
+        Difference(
+            name="saved-activations",
+            plan="products saved, norms and activation recomputed",
+            trainer="everything saved",
+            why=f"{trainer} saves every input of every operation; the norms' outputs and the gated product come on top",
+            extra_bytes=round(2 * job.local_tokens * width * model.layers),
+        )
+    ]
+
+
+def only_nccl() -> dict[str, tuple[str, ...]]:
+    """A torch trainer's backends: NCCL alone."""
+    return {"nccl": ("nccl",), "nvshmem": ("nccl",), "symmetric": ("nccl",), "ici": ("ici",), "host": ("host",)}
+
+
+NCCL_WHY = "torch's process groups go by NCCL"

@@ -1,0 +1,177 @@
+"""Translation: the strategy as a trainer will run it, and every difference from the strategy as planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.units import format_tokens
+from lcplan.strategy import AXIS_ORDERS, Strategy
+from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from planner.trainers.common.interface import KNOB_NAMES, Difference, Job, KnobName, Trainer
+
+Fits = Callable[[Strategy], bool]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """``job`` as ``trainer`` runs it."""
+
+    trainer: Trainer
+    jax: str
+    job: Job
+    differences: tuple[Difference, ...]
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes a device beyond what the laws price for the job as run."""
+        return sum(difference.extra_bytes for difference in self.differences)
+
+
+def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Translation:
+    """The job as the trainer runs it.
+
+    Parameters
+    ----------
+    trainer
+        Whose.
+    job
+        As planned.
+    fits
+        Whether the trainer can run a strategy within the budget; decides between several ways to run a knob's value.
+    jax
+        The trainer's jax version where it differs from the verified one.
+
+    Raises
+    ------
+    BadInputError
+        The trainer cannot run the model or the hardware at all; every reason.
+    """
+    refused = trainer.refusals(job.hardware, job.model)
+    if refused:
+        raise BadInputError([f"{trainer.name}: {problem}" for problem in refused])
+    jax = jax or trainer.jax
+    planned, differences = job, []
+    job = job if trainer.offload_shares else job.with_strategy(offload_percent=OFFLOAD_PERCENT)
+    for name in KNOB_NAMES:
+        job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
+        differences += difference
+    differences += _shares(trainer, job, planned=planned)
+    for step in (_tiles, _directions, _replicas, _loss, _axis_order, _documents):
+        job, difference = step(trainer, job)
+        differences += difference
+    return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
+
+
+Step = tuple[Job, list[Difference]]
+
+
+def _tiles(trainer: Trainer, job: Job) -> Step:
+    block = job.strategy.attention_block
+    if trainer.attention_tiles or not block:
+        return job, []
+    why = f"{trainer.title} has no key for its attention kernel's tiles"
+    plan = f"{block} queries a tile"
+    difference = Difference(name="attention-block", plan=plan, trainer="its own tiles", why=why, field="attention_block")
+    return job.with_strategy(attention_block=0), [difference]
+
+
+def _shares(trainer: Trainer, job: Job, *, planned: Job) -> list[Difference]:
+    """Where the trainer's policy offloads nothing, the share that should is no difference of its own."""
+    percent = planned.strategy.offload_percent
+    if percent == job.strategy.offload_percent or not REMAT_POLICIES[job.strategy.remat].offloaded:
+        return []
+    why = f"{trainer.title} has no key for the share of layers that offload"
+    plan = f"{percent}% of the layers offload"
+    return [Difference(name="offload-percent", plan=plan, trainer="all do", why=why, field="offload_percent")]
+
+
+def _directions(trainer: Trainer, job: Job) -> Step:
+    if trainer.two_directions or job.strategy.bidirectional == "off":
+        return job, []
+    why = f"{trainer.title} has no ring that its files can send both ways"
+    difference = Difference(name="bidirectional", plan="on", trainer="off", why=why, field="bidirectional")
+    return job.with_strategy(bidirectional="off"), [difference]
+
+
+def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -> Step:
+    if name == "scheme" and job.strategy.mesh.context == 1:
+        return job, []
+    knob = trainer.knobs(job.hardware, jax)[name]
+    planned = str(getattr(job.strategy, name))
+    choices = knob.runs[planned]
+    fitting = (value for value in choices[:-1] if fits(job.with_strategy(**{name: value}).strategy))
+    runs = next(fitting, choices[-1])
+    if runs == planned:
+        return job, []
+    exchange = {"ulysses": 1} if name == "scheme" else {}
+    return job.with_strategy(**{name: runs}, **exchange), [
+        Difference(name=name.replace("_", "-"), plan=planned, trainer=runs, why=knob.why, field=name)
+    ]
+
+
+def _documents(trainer: Trainer, job: Job) -> Step:
+    length = job.workload.document_len
+    why = None if length is None else trainer.documents_lost(job)
+    if length is None or why is None:
+        return job, []
+    difference = Difference(
+        name="documents",
+        plan=f"attention inside documents of {format_tokens(length)} tokens",
+        trainer="attention over whole sequences",
+        why=why,
+        field="workload",
+    )
+    return replace(job, workload=job.workload.model_copy(update={"document_len": None})), [difference]
+
+
+def _replicas(trainer: Trainer, job: Job) -> Step:
+    mesh = job.strategy.mesh
+    if trainer.replicates or mesh.data == 1:
+        return job, []
+    merged = mesh.model_copy(update={"data": 1, "fsdp": mesh.data * mesh.fsdp})
+    difference = Difference(
+        name="data-axis",
+        plan=f"state on {job.strategy.state_shards} devices, {mesh.data} replicas of it",
+        trainer=f"state on {job.strategy.state_shards * mesh.data} devices, no replica",
+        why=f"{trainer.title} shards over every rank that has its own batch",
+        field="mesh",
+    )
+    return job.with_strategy(mesh=merged), [difference]
+
+
+def _loss(trainer: Trainer, job: Job) -> Step:
+    whole = job.workload.seq_len // job.strategy.mesh.context
+    if not trainer.whole_loss or job.strategy.loss_chunk_tokens == whole:
+        return job, []
+    difference = Difference(
+        name="loss",
+        plan=f"logits of {job.strategy.loss_chunk_tokens} tokens at a time",
+        trainer=f"logits of all {whole} tokens of a context rank at once",
+        why=f"{trainer.title} has no chunked loss that its files can ask for",
+        field="loss_chunk_tokens",
+        extra_bytes=further_logits(job),
+    )
+    return job.with_strategy(loss_chunk_tokens=whole), [difference]
+
+
+def further_logits(job: Job) -> int:
+    """Logits and their gradient, fp32, of the sequences beyond the first: the laws' largest chunk is one sequence's share."""
+    further = job.local_tokens - job.workload.seq_len // job.strategy.mesh.context
+    return round(8 * further * job.model.vocab / job.strategy.mesh.tensor)
+
+
+def _axis_order(trainer: Trainer, job: Job) -> Step:
+    order, usual = job.strategy.axis_order, AXIS_ORDERS[0]
+    if trainer.any_axis_order or order == usual:
+        return job, []
+    mesh = job.strategy.mesh
+    difference = Difference(
+        name="axis-order",
+        plan=", ".join(axis for axis in order if getattr(mesh, axis) > 1),
+        trainer=", ".join(axis for axis in usual if getattr(mesh, axis) > 1),
+        why=f"{trainer.title} places its axes in one order, from crossing nodes to neighbouring devices",
+        field="axis_order",
+    )
+    return job.with_strategy(axis_order=usual), [difference]

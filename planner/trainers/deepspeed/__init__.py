@@ -1,0 +1,1 @@
+"""DeepSpeed: facts, export, check, read."""

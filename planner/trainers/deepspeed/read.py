@@ -1,0 +1,121 @@
+"""``--from-deepspeed FILE.json``: a DeepSpeed JSON. Model, sequence length and checkpointing live in the training script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.textfile import read_json
+from planner.trainers.common.imported import Imported, mesh_text, whole
+from planner.trainers.common.known_keys import known_keys, unknown_keys
+from planner.trainers.common.zero import Zero, stage_of
+
+OFFLOADS = ("offload_optimizer", "offload_param")
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the JSON says.
+
+    Raises
+    ------
+    BadInputError
+        Not such a JSON, numbers that do not multiply, or something that lcplan has no word for.
+    """
+    data = read_json(file)
+    if not isinstance(data, dict):
+        raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
+    zero = _section(data, "zero_optimization", file=file)
+    keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
+    if not any(key in known_keys("deepspeed") for key in keys):
+        raise BadInputError(f"{file}: none of its keys is DeepSpeed's ({', '.join(map(str, keys[:5]))})")
+    sharding = _zero(zero, file=file)
+    stage = sharding.stage
+    context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
+    tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
+    batch = _batch(data, file)
+    ranks = _ranks(batch, devices=devices, others=context * tensor, file=file)
+    sizes = {"data": ranks if stage == 0 else 1, "fsdp": 1 if stage == 0 else ranks, "context": context, "tensor": tensor}
+    options: dict[str, Any] = {"devices": ranks * context * tensor, "mesh": mesh_text(sizes)}
+    options |= {"scheme": ("ulysses",)} if context > 1 else {}
+    options |= _workload(batch, ranks=ranks, file=file)
+    reduce = str(data.get("communication_data_type", "bf16"))
+    options |= {
+        "gather_dtype": ("bf16",),
+        "reduce_dtype": ("fp32" if reduce == "fp32" else "bf16",),
+        "moments_dtype": ("fp32",),
+    }
+    return Imported(
+        "deepspeed",
+        file,
+        options,
+        unknown=unknown_keys("deepspeed", keys),
+        notes=tuple(_notes(data, sharding)),
+        more=sharding.differences,
+        refuses=sharding.refusals,
+        program=sharding.program,
+        whole_weights=sharding.whole_weights,
+        waives=sharding.waives,
+    )
+
+
+def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:
+    section = data.get(name) or {}
+    if not isinstance(section, dict):
+        raise BadInputError(f"{file}: {name} is not an object")
+    return section
+
+
+def _batch(data: dict[str, Any], file: str) -> dict[str, int]:
+    """The three batch numbers that the file says; ``auto`` says nothing."""
+    names = {"train_batch_size": "train", "train_micro_batch_size_per_gpu": "micro", "gradient_accumulation_steps": "steps"}
+    return {ours: whole(data[key], key, file=file) for key, ours in names.items() if data.get(key, "auto") != "auto"}
+
+
+def _ranks(batch: dict[str, int], *, devices: int | None, others: int, file: str) -> int:
+    """Ranks with a batch of their own: from ``--devices``, else from train = micro x steps x ranks."""
+    if devices is not None:
+        if devices % others:
+            raise BadInputError(f"{file}: sequence_parallel_size x autotp_size = {others} does not divide --devices {devices}")
+        return devices // others
+    if len(batch) < 3:
+        raise BadInputError(f"{file}: its batch numbers do not say how many devices there are; give --devices")
+    ranks, rest = divmod(batch["train"], batch["micro"] * batch["steps"])
+    if rest or not ranks:
+        raise BadInputError(f"{file}: train_batch_size {batch['train']} is no multiple of {batch['micro']} x {batch['steps']}")
+    return ranks
+
+
+def _workload(batch: dict[str, int], *, ranks: int, file: str) -> dict[str, Any]:
+    micro = batch.get("micro")
+    if micro is None:
+        return {"global_batch": batch["train"]} if "train" in batch else {}
+    steps = batch.get("steps") or (batch["train"] // (micro * ranks) if "train" in batch else 1)
+    total = micro * ranks * steps
+    if batch.get("train", total) != total:
+        raise BadInputError(
+            f"{file}: train_batch_size {batch['train']} is not micro {micro} x steps {steps} x {ranks} ranks = {total}; "
+            "DeepSpeed refuses it too"
+        )
+    return {"global_batch": total, "microbatches": (steps,)}
+
+
+def _zero(zero: dict[str, Any], *, file: str) -> Zero:
+    stage = stage_of(zero.get("stage", 0), "zero_optimization.stage", file=file)
+    return Zero(stage, zero, offloaded={name: _device(zero, name) for name in OFFLOADS})
+
+
+def _device(zero: dict[str, Any], name: str) -> str:
+    """Where a part of the state lies: ``none``, ``cpu`` or ``nvme``."""
+    section = zero.get(name)
+    return str(section.get("device", "none")) if isinstance(section, dict) else "none"
+
+
+def _notes(data: dict[str, Any], sharding: Zero) -> list[str]:
+    notes = list(sharding.notes)
+    if not _enabled(data.get("bf16") or data.get("bfloat16")):
+        notes.append("bf16 is not enabled: lcplan prices bf16 with fp32 masters")
+    return notes
+
+
+def _enabled(section: Any) -> bool:
+    return isinstance(section, dict) and bool(section.get("enabled"))

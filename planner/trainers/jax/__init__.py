@@ -1,0 +1,1 @@
+"""lcplan's own step: facts, export, check."""

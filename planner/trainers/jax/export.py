@@ -1,0 +1,199 @@
+"""The target ``jax``: a small module with the plan's mesh, shardings, remat policy and flags, and lcplan's step as example.
+
+The module is written as text: nothing here imports jax. A test holds its shardings against the step's own.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from cost_models.inputs.setting import Setting
+from lcplan.evidence.plan import Plan
+from lcplan.strategy import Strategy
+from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES, RematPolicy
+from planner.trainers import Job, Translation
+from planner.trainers.common.export_files import Launch, Written, title
+from planner.trainers.common.jax_environment import jax_environment
+
+FILE = "train_step.py"
+PLAN_FILE = "plan.yaml"
+
+_MODULE = '''"""{title}.
+
+Mesh, shardings, remat policy and flags of the plan beside it, and lcplan's own step as example:
+
+    python {file} --steps 3
+"""
+
+import os
+
+ENVIRONMENT = {environment}
+for _name, _value in ENVIRONMENT.items():  # XLA reads these when jax is imported, so they come first
+    os.environ.setdefault(_name, _value)
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+PROCESSES = {processes}
+AXES = {axes}
+SHAPE = {shape}
+TOKENS = P(("data", "fsdp", "expert"), "context")  # B T
+PARAMETERS = {{
+{parameters}
+}}
+SAVED = {saved}  # tensors of a layer that the backward pass finds saved, by checkpoint_name
+KERNEL = "{kernel}"
+
+
+def make_mesh(devices=None):
+    """The mesh over all devices, outermost axis first: the last takes neighbouring devices."""
+    devices = jax.devices() if devices is None else devices
+    needed = int(np.prod(SHAPE))
+    if len(devices) != needed:
+        raise SystemExit(f"the plan takes {{needed}} devices; jax sees {{len(devices)}}")
+    if devices[0].platform == "tpu":  # lay the axes onto the torus
+        return Mesh(mesh_utils.create_device_mesh(SHAPE, devices, allow_split_physical_axes=True), AXES)
+    return Mesh(np.array(devices).reshape(SHAPE), AXES)
+
+
+def shardings(mesh):
+    """NamedSharding of every parameter of a layer stack, by name."""
+    return {{name: NamedSharding(mesh, spec) for name, spec in PARAMETERS.items()}}
+
+
+{remat}
+
+
+def example_step(mesh):
+    """lcplan's own train step of this plan."""
+    import lcplan
+    from strategies.train.step import StepSpec, build_step
+
+    plan = lcplan.Plan.load(Path(__file__).with_name("{plan_file}"))
+    spec = StepSpec(model=plan.request.model, workload=plan.request.workload, strategy=plan.strategy, kernel=KERNEL)
+    return build_step(spec, mesh)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=3)
+    steps = parser.parse_args().steps
+    if PROCESSES > 1:
+        jax.distributed.initialize()
+    step = example_step(make_mesh())
+    state, batch = step.init(jax.random.key(0)), step.example_batch(jax.random.key(1))
+    for number in range(steps):
+        start = time.perf_counter()
+        state, metrics = step.jitted(state, batch)
+        print(f"step {{number}}: loss {{float(metrics.loss):.4f}}, {{time.perf_counter() - start:.3f}} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+_REMAT = '''def remat(layer):
+    """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name."""
+    return jax.checkpoint(layer, policy={policy}, prevent_cse=False)'''
+_SHARED = '''def remat(layer, offloads):
+    """A layer under the plan's policy; name its tensors with jax.ad_checkpoint.checkpoint_name.
+
+    The first {percent} % of the layers have ``offloads``; the others keep the same tensors on the device.
+    """
+    policy = {policy} if offloads else {kept}
+    return jax.checkpoint(layer, policy=policy, prevent_cse=False)'''
+
+
+def export(translation: Translation, plan: Plan) -> Written:
+    """The module, the plan beside it, and the launch line."""
+    job = translation.job
+    environment = jax_environment(translation, plan)
+    if job.hardware.kind == "cpu":
+        environment = {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={job.strategy.devices}",
+        } | environment
+    changed = plan.model_copy(update={"strategy": job.strategy, "environment": environment})
+    text = _MODULE.format(
+        title=title(translation),
+        file=FILE,
+        plan_file=PLAN_FILE,
+        environment=_dict(environment),
+        processes=plan.launch.processes if job.hardware.kind != "cpu" else 1,
+        axes=job.strategy.axis_order,
+        shape=tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order),
+        parameters="\n".join(f'    "{name}": {spec},  # {dims}' for name, (spec, dims) in parameter_specs(job).items()),
+        saved=REMAT_POLICIES[job.strategy.remat].kept,
+        remat=_remat(job.strategy),
+        kernel=_kernel(job, plan),
+    )
+    files = {FILE: text, PLAN_FILE: yaml.safe_dump(changed.model_dump(mode="json"), sort_keys=False, width=120)}
+    per = "process" if plan.launch.processes > 1 else "host"
+    return Written(files, Launch(("python3", FILE), environment, per=per))
+
+
+def _remat(strategy: Strategy) -> str:
+    """The function that puts a layer under the policy, as source text."""
+    policy, percent = REMAT_POLICIES[strategy.remat], strategy.offload_percent
+    if percent == OFFLOAD_PERCENT:
+        return _REMAT.format(policy=_policy(policy))
+    kept = f"jax.checkpoint_policies.save_only_these_names(*{policy.on_device.kept})"
+    return _SHARED.format(percent=percent, policy=_policy(policy), kept=kept)
+
+
+def _policy(policy: RematPolicy) -> str:
+    """The policy as an expression of ``SAVED``."""
+    if not policy.offloaded:
+        return "jax.checkpoint_policies.save_only_these_names(*SAVED)"
+    names = f"names_which_can_be_saved=SAVED, names_which_can_be_offloaded={policy.offloaded}"
+    places = 'offload_src="device", offload_dst="pinned_host"'
+    return f"jax.checkpoint_policies.save_and_offload_only_these_names({names}, {places})"
+
+
+def _dict(values: dict[str, str]) -> str:
+    if not values:
+        return "{}"
+    return "\n".join(["{", *(f'    "{name}": "{value}",' for name, value in values.items()), "}"])
+
+
+def _kernel(job: Job, plan: Plan) -> str:
+    """The attention kernel that the step has for this hardware."""
+    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=plan.request.budget_bytes)
+    return "cudnn" if setting.kernel == "cudnn" else "blockwise"
+
+
+def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
+    """PartitionSpec and dims of every split parameter, as source text; L is the dim of layers that are
+    scanned together (docs/step.md, layers of several kinds).
+
+    Vectors that are not named lie whole on every device.
+    """
+    state, model = '("fsdp", "context", "expert")', job.model
+    key_value = f'P(None, {state}, None, "tensor")'
+    if job.strategy.mesh.tensor > model.kv_heads:
+        key_value = 'P(None, ("fsdp", "context", "expert", "tensor"))'
+    specs = {"embedding": (f'P("tensor", {state})', "V D")}
+    specs |= {} if model.tied_embeddings else {"head": (f'P("tensor", {state})', "V D")}
+    specs |= {
+        "query": (f'P(None, {state}, "tensor")', "L D N H"),
+        "key_value": (key_value, "L D 2 K H"),
+        "out": (f'P(None, {state}, "tensor")', "L D N H"),
+    }
+    wide = f'P(None, {state}, "tensor")', "L D F"
+    if model.expert_layers < model.layers:
+        specs |= dict.fromkeys(("gate", "up", "down"), wide)
+    if model.routed is None:
+        return specs
+    specs |= {"router": ('P(None, ("fsdp", "context", "expert", "tensor"))', "L D E")}
+    expert = 'P(None, ("fsdp", "context"), "expert", "tensor")', "L D E F"
+    specs |= dict.fromkeys(("expert_gate", "expert_up", "expert_down"), expert)
+    shared = ("shared_gate", "shared_up", "shared_down") if model.routed.shared_d_ff else ()
+    return specs | dict.fromkeys(shared, wide)

@@ -1,0 +1,1 @@
+"""Levanter: facts, export, check."""

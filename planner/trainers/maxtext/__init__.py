@@ -1,0 +1,1 @@
+"""MaxText: facts, export, check, read."""

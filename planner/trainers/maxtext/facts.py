@@ -1,0 +1,263 @@
+"""MaxText 0.2.5: what its configuration can say of a strategy, and what its validator misses.
+
+Read in the package (``configs/types.py``, ``layers/nnx_decoders.py``, ``utils/vocabulary_tiling.py``) and in executables that
+its ``train_compile`` built for v5p with jax 0.11.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import AXIS_ORDERS, Strategy
+from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
+from planner.measure.targets.backends import backend_verdict
+from planner.rules.interface import Mask, Rule, code, divisors_up_to
+from planner.trainers.common.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    instead,
+    no_ring_matmul,
+)
+
+JAX = "0.11.2"
+DECODER_BLOCKS: Mapping[str, str] = MappingProxyType(
+    {"llama": "llama2", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
+)
+"""MaxText's decoder block of each of lcplan's families."""
+
+SPLASH_BLOCKS = (
+    "sa_block_q", "sa_block_kv", "sa_block_kv_compute", "sa_block_q_dkv", "sa_block_kv_dkv", "sa_block_kv_dkv_compute",
+    "sa_block_q_dq", "sa_block_kv_dq",
+)  # fmt: skip
+"""Keys of the tiles of its splash kernels; lcplan's step has one size for all of them."""
+SCHEMES: Mapping[str, tuple[str, bool]] = MappingProxyType(
+    {"ring": ("ring", False), "ring-zigzag": ("ring", True), "all-gather": ("all_gather", True), "ulysses": ("ulysses", False)}
+)
+"""``context_parallel_strategy`` and ``context_parallel_load_balance`` of each scheme."""
+
+SAVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "query": ("query_proj",),
+        "key": ("key_proj",),
+        "value": ("value_proj",),
+        "context": ("context",),
+        "lse": ("context",),
+        "attention_out": ("out_proj",),
+        "gate": ("mlpwi_0",),
+        "up": ("mlpwi_1",),
+        LAYER_IN: ("decoder_layer_input",),
+    }
+)
+"""MaxText's checkpoint names of lcplan's named tensors: its ``context`` is output and log-sum-exp."""
+
+
+def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
+    """Each knob as MaxText has it on this hardware under this jax."""
+    tpu = hardware.kind == "tpu"
+    schemes = as_is(*SCHEMES) if tpu else as_is("ring", "ring-zigzag", "all-gather") | instead("ring-zigzag", of=("ulysses",))
+    schemes |= instead("ring-zigzag", of=("ulysses-ring",))
+    return {
+        "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only, and lcplan writes no context_usp_ulysses axis"),
+        "remat": Knob(as_is(*REMAT_POLICIES)),
+        "backend": Knob(_backends(jax), f"jax {jax}, which MaxText runs on here, does not have this backend"),
+        "collective_matmul": no_ring_matmul("MaxText"),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "weights are cast to dtype before they are gathered"),
+        "reduce_dtype": Knob(
+            {"bf16": ("bf16",), "fp32": ("bf16",)},
+            "gradients leave their product in bf16 and are reduced so (read in the executable of train_compile)",
+        ),
+        "moments_dtype": Knob(
+            {"fp32": ("fp32",), "bf16": ("fp32",)}, "mu_dtype sets the first moment only; the second stays in fp32"
+        ),
+    }
+
+
+def _backends(jax: str) -> dict[str, tuple[str, ...]]:
+    missing = tuple(name for name in ("nvshmem", "symmetric") if backend_verdict(name, jax) is not True)
+    return {**as_is("nccl", "nvshmem", "symmetric", "ici", "host"), **instead("nccl", of=missing)}
+
+
+def model_problems(model: ModelSpec) -> list[str]:
+    """Why MaxText's configuration cannot describe a model."""
+    problems = []
+    if model.activation not in ("silu", "gelu", "relu"):
+        problems.append(f"activation {model.activation} of {model.name} has no name in mlp_activations")
+    if model.out_bias or model.mlp_bias:
+        problems.append(f"{model.name} has biases on its attention output or feed-forward; the decoder block has none")
+    if model.rope.scaling == "dynamic":
+        problems.append(f"RoPE scaling 'dynamic' of {model.name} is none of default, linear, llama3.1, yarn")
+    if model.qkv_bias and model.family != "qwen2":
+        problems.append(f"{model.name} has query, key and value biases; only the qwen2 decoder block reads attention_bias")
+    return problems
+
+
+LLAMA3_1_SCALING = (8.0, 1.0, 4.0, 8192)
+"""Factor, low and high frequency factors and original length that MaxText's llama3.1 RoPE is written for."""
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as MaxText runs it."""
+    found = []
+    rope = job.model.rope
+    if rope.scaling == "llama3" and _llama3_scaling(job.model) != LLAMA3_1_SCALING:
+        planned, fixed = (", ".join(f"{x:g}" for x in values) for values in (_llama3_scaling(job.model), LLAMA3_1_SCALING))
+        why = "its llama3.1 RoPE has these in the source; memory and time are the same, positions are not"
+        found.append(Difference(name="rope", plan=f"llama3 scaling {planned}", trainer=f"llama3.1 scaling {fixed}", why=why))
+    if job.strategy.mesh.tensor > 1:
+        found.append(
+            Difference(
+                name="residual-stream",
+                plan="T/tensor between layers (sequence parallel)",
+                trainer="D/tensor between layers",
+                why="the tensor axis splits activation_embed; as many bytes, an all-reduce where lcplan has a reduce-scatter",
+            )
+        )
+    if job.strategy.scheme == "all-gather" and job.strategy.mesh.context > 1 and not deals_in_pairs(job):
+        found.append(
+            Difference(
+                name="load-balance",
+                plan="each rank the same causal work",
+                trainer="contiguous chunks, the last works longest",
+                why="its balance needs an even context and 2 x context chunks; the laws price the balanced case",
+            )
+        )
+    if job.micro_sequences * job.replicas < job.strategy.devices:
+        sequences = job.micro_sequences * job.replicas
+        found.append(
+            Difference(
+                name="loader",
+                plan=f"sequences a microbatch: {sequences}",
+                trainer=f"loads {job.strategy.devices} a microbatch and trains on {sequences}",
+                why="per_device_batch_size is below 1 (global_batch_size_to_load); matters to the input pipeline alone",
+            )
+        )
+    return found
+
+
+def deals_in_pairs(job: Job) -> bool:
+    """Whether MaxText can deal a sequence's chunks so that every context rank has a front and a back one."""
+    context = job.strategy.mesh.context
+    return context % 2 == 0 and job.workload.seq_len % (2 * context) == 0
+
+
+def _llama3_scaling(model: ModelSpec) -> tuple[float, float, float, int]:
+    rope = model.rope
+    return rope.factor, rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position or 0
+
+
+def _ring(table: StrategyTable) -> Mask:
+    rings = np.isin(table.scheme, [code("scheme", "ring"), code("scheme", "ring-zigzag")])
+    return np.asarray(rings & (table.context > 1))
+
+
+def _ring_squared(setting: Setting, table: StrategyTable) -> Mask:
+    broken = _ring(table) & (setting.workload.seq_len % (table.context * table.context) != 0)
+    return broken if setting.hardware.kind == "tpu" else np.zeros(len(table), dtype=bool)
+
+
+def _say_ring_squared(setting: Setting, strategy: Strategy) -> str:
+    context, seq = strategy.mesh.context, setting.workload.seq_len
+    return (
+        f"MaxText's ring on TPU needs seq_len % context^2 == 0; {context}^2 = {context**2} does not divide {seq}: "
+        "use scheme=all-gather, another context, or a multiple of it"
+    )
+
+
+def _zigzag_odd(setting: Setting, table: StrategyTable) -> Mask:
+    """Chunks are dealt in pairs (``reorder_sequence``), but for packed sequences on GPU, which are laid out in stripes."""
+    zigzag = _ring(table) & (table.scheme == code("scheme", "ring-zigzag")) & (table.context % 2 == 1)
+    striped = setting.hardware.kind == "gpu" and getattr(setting.workload, "document_len", None) is not None
+    return np.zeros(len(table), dtype=bool) if striped else zigzag
+
+
+def _say_zigzag_odd(_: Setting, strategy: Strategy) -> str:
+    return f"MaxText's load-balanced ring needs an even context, not {strategy.mesh.context}; use scheme=ring"
+
+
+def _ulysses(setting: Setting, table: StrategyTable) -> Mask:
+    used = (table.scheme == code("scheme", "ulysses")) & (table.context > 1)
+    kv_heads = setting.model.kv_heads // np.minimum(table.tensor, setting.model.kv_heads)
+    return used & ((kv_heads % table.context != 0) | (setting.model.kv_heads == 1))
+
+
+def _say_ulysses(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"MaxText's Ulysses needs context={strategy.mesh.context} to divide the {setting.model.kv_heads} key/value heads of "
+        f"{setting.model.name} over tensor={strategy.mesh.tensor}; use scheme=ring-zigzag or all-gather"
+    )
+
+
+def _kv_heads(setting: Setting, table: StrategyTable) -> Mask:
+    return setting.model.kv_heads % table.tensor != 0
+
+
+def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
+    heads = setting.model.kv_heads
+    return (
+        f"tensor={strategy.mesh.tensor} does not divide kv_heads={heads} of {setting.model.name}, and MaxText replicates none; "
+        f"use {divisors_up_to(heads, heads)}"
+    )
+
+
+def _across_slices(setting: Setting, table: StrategyTable) -> Mask:
+    """An axis that is neither wholly across slices nor wholly inside, and does not split evenly. On GPU all axes are ici."""
+    count, broken = np.maximum(1, table.devices // setting.hardware.domain_size), np.zeros(len(table), dtype=bool)
+    if setting.hardware.kind != "tpu":
+        return broken
+    for index, order in enumerate(AXIS_ORDERS):
+        outer = np.ones(len(table), dtype=np.int64)
+        for axis in order:
+            outer = outer * getattr(table, axis)
+            broken |= (table.axis_order == index) & (count % outer != 0) & (outer % count != 0)
+    ulysses = (table.scheme == code("scheme", "ulysses")) & (count > table.data * table.fsdp)
+    return broken | ulysses
+
+
+def _say_across_slices(setting: Setting, strategy: Strategy) -> str:
+    count = max(1, strategy.devices // setting.hardware.domain_size)
+    return (
+        f"{strategy.mesh.label} over {count} slices: MaxText writes each axis as a dcn and an ici part, and no axis of this "
+        f"mesh splits so that the dcn parts make {count}; use powers of two, or keep ulysses inside one slice"
+    )
+
+
+def documents_lost(job: Job) -> str | None:
+    """Over a context axis on GPU MaxText packs with one of its schemes only; it says so once it starts."""
+    scheme = job.strategy.scheme
+    if job.strategy.mesh.context == 1 or job.hardware.kind != "gpu" or scheme == "ring-zigzag":
+        return None
+    return f"on GPU MaxText packs sequences over context with a balanced ring alone, not with {scheme}"
+
+
+TRAINER = Trainer(
+    name="maxtext",
+    title="MaxText 0.2.5",
+    package="maxtext",
+    version="0.2.5",
+    kinds=("gpu", "tpu"),
+    knobs=knobs,
+    rules=(
+        Rule("maxtext-ring-squared", "knob", _ring_squared, _say_ring_squared),
+        Rule("maxtext-zigzag-even", "knob", _zigzag_odd, _say_zigzag_odd),
+        Rule("maxtext-ulysses-heads", "knob", _ulysses, _say_ulysses),
+        Rule("maxtext-kv-heads", "knob", _kv_heads, _say_kv_heads),
+        Rule("maxtext-slices", "knob", _across_slices, _say_across_slices),
+    ),
+    model_problems=model_problems,
+    extras=extras,
+    documents_lost=documents_lost,
+    any_axis_order=True,
+    attention_tiles=True,
+    jax=JAX,
+)

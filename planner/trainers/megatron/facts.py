@@ -1,0 +1,102 @@
+"""Megatron-LM / megatron-core 0.19.2: what its arguments can say of a strategy, and what its validator misses.
+
+Read in the package (``training/arguments.py``, ``core/transformer/transformer_config.py``, ``core/distributed``). ZeRO-3 over
+fsdp x context is Megatron-FSDP, which shards over the joined data and context ranks; data replicas are its HSDP instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from planner.trainers.common.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
+from planner.trainers.common.programs import MEGATRON_FSDP
+from planner.trainers.common.rules import (
+    NCCL_WHY,
+    bf16_copy,
+    keeps_more,
+    only_nccl,
+    two_chunks_rule,
+    ulysses_kv_rule,
+)
+
+SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
+"""``--cp-comm-type`` of each scheme that Megatron has."""
+
+LLAMA3_SCALING = (1.0, 4.0, 8192)
+"""Low and high frequency factors and original length of ``--use-rope-scaling``; its factor is an argument."""
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as Megatron has it."""
+    return {
+        "scheme": Knob(
+            as_is(*SCHEMES)
+            | instead("ring-zigzag", of=("ring", "ulysses-ring"))
+            | instead("ulysses", "ring-zigzag", of=("ulysses",)),
+            "Megatron's rings are always zigzag (2 x context chunks), its all-to-all does not replicate key/value heads, "
+            "and a2a+p2p is not what ulysses-ring lays out",
+        ),
+        "remat": Knob(
+            as_is("full", "minimal", "none") | instead("minimal", "full", of=besides("full", "minimal", "none")),
+            "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("Megatron"),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "parameters are kept and gathered in bf16"),
+        "reduce_dtype": Knob(as_is("bf16", "fp32")),
+        "moments_dtype": Knob(as_is("bf16", "fp32")),
+    }
+
+
+def model_problems(model: ModelSpec) -> list[str]:
+    """Why Megatron's arguments cannot describe a model."""
+    problems = []
+    if model.activation != "silu":
+        problems.append(f"activation {model.activation} of {model.name}: of the gated ones its arguments name only --swiglu")
+    if model.out_bias != model.mlp_bias or (model.out_bias and not model.qkv_bias):
+        problems.append(f"biases of {model.name}: --disable-bias-linear takes all or none, --add-qkv-bias those of the inputs")
+    if model.rope.scaling in ("dynamic", "yarn"):
+        problems.append(f"RoPE scaling {model.rope.scaling!r} of {model.name}: its arguments have linear and llama3 scaling")
+    return problems
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as Megatron runs it."""
+    found = bf16_copy(job, "Megatron-FSDP keeps the module's bf16 weights and fp32 main weights, both sharded")
+    found += keeps_more(job, "Transformer Engine")
+    rope = job.model.rope
+    if rope.scaling == "llama3" and (rope.low_freq_factor, rope.high_freq_factor, rope.original_max_position) != LLAMA3_SCALING:
+        planned = f"{rope.low_freq_factor:g}, {rope.high_freq_factor:g}, {rope.original_max_position}"
+        why = "--use-rope-scaling has these in the source; memory and time are the same, positions are not"
+        found.append(Difference(name="rope", plan=f"llama3 scaling {planned}", trainer="llama3 scaling 1, 4, 8192", why=why))
+    return found
+
+
+TRAINER = Trainer(
+    name="megatron",
+    title="Megatron-LM (megatron-core 0.19.2)",
+    package="megatron-core",
+    version="0.19.2",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(two_chunks_rule("megatron", with_tensor=False), ulysses_kv_rule("megatron")),
+    model_problems=model_problems,
+    extras=extras,
+    documents_lost=not_masked("Megatron-LM"),
+    whole_loss=True,
+    program=MEGATRON_FSDP,
+)

@@ -1,0 +1,234 @@
+"""``--from-megatron ARGS``: Megatron-LM arguments, as a file of words (comments and line ends with a backslash allowed)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cost_models.inputs.program import PROGRAMS, Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.textfile import read_text
+from planner.trainers import Difference, Job
+from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
+from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.common.rules import whole_stream
+from planner.trainers.megatron.facts import SCHEMES
+from planner.trainers.megatron.read_model import model_of
+from planner.trainers.megatron.read_words import Arguments, Number, numbers, parse
+from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
+
+CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
+MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the arguments say.
+
+    Raises
+    ------
+    BadInputError
+        Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
+    """
+    arguments = parse(read_text(file), file)
+    unknown = unknown_keys("megatron", arguments)
+    number = numbers(arguments, file)
+    refuse_adapters(arguments, file=file)
+    _refuse_stages(arguments, number, file=file)
+    sizes, world = _mesh(arguments, number, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
+    model, notes = model_of(arguments, tensor=sizes["tensor"], file=file)
+    options |= {"model": model} if model else {}
+    if sizes["context"] > 1:
+        options["scheme"] = (_scheme(arguments, file),)
+    remat, more = _remat(arguments, number, file=file)
+    options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
+    options["moments_dtype"] = (_moments(arguments),)
+    return Imported(
+        trainer="megatron",
+        file=file,
+        options=options,
+        unknown=unknown,
+        notes=(*notes, *more, *notes_of(arguments)),
+        more=lambda job: [*_differences(arguments, sizes)(job), *offloaded(arguments, job, file=file)],
+        program=_program(arguments, sizes),
+        whole_weights=_zero_one(arguments),
+        refuses=lambda job: refusals_of(arguments, job),
+    )
+
+
+def _refuse_stages(arguments: Arguments, number: Number, *, file: str) -> None:
+    """lcplan has no pipeline; and layers that stages do not divide are worth a word of their own."""
+    stages, layers = number("pipeline-model-parallel-size", 1) or 1, number("num-layers", None)
+    uneven = any(name.startswith(("decoder-first-", "decoder-last-", "pipeline-model-parallel-layout")) for name in arguments)
+    if layers is not None and layers % stages and not uneven:
+        raise BadInputError(
+            f"{file}: pipeline-model-parallel-size={stages} does not divide --num-layers {layers}: releases of Megatron that "
+            f"do not check train {layers // stages * stages} layers; and lcplan has no such axis yet"
+        )
+    refuse_axes({"pipeline-model-parallel-size": stages}, file=file)
+
+
+def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: str) -> tuple[dict[str, int], int]:
+    tensor, context = number("tensor-model-parallel-size", 1) or 1, number("context-parallel-size", 1) or 1
+    if devices is None:
+        raise BadInputError(f"{file}: Megatron takes the number of devices from its launcher; give --devices")
+    ranks, rest = divmod(devices, tensor * context)
+    if rest or not ranks:
+        raise BadInputError(f"{file}: tensor x context = {tensor * context} does not divide --devices {devices}")
+    sharded = "use-torch-fsdp2" in arguments or "use-distributed-optimizer" in arguments
+    if "use-megatron-fsdp" in arguments:
+        sharded = _sharding_strategy(arguments) != "no_shard"
+    copies = number("num-distributed-optimizer-instances", 1) or 1
+    if ranks % copies:
+        raise BadInputError(
+            f"{file}: --num-distributed-optimizer-instances {copies} does not divide the {ranks} data-parallel ranks"
+        )
+    data = copies if sharded else ranks
+    sizes = {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}
+    key = "expert-model-parallel-size"
+    return with_experts(sizes, number(key, 1) or 1, key=f"--{key}", file=file), devices
+
+
+def _sharding_strategy(arguments: Arguments) -> str:
+    """``--data-parallel-sharding-strategy`` of Megatron-FSDP."""
+    return (arguments.get("data-parallel-sharding-strategy") or ["optim_grads_params"])[0]
+
+
+def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    seq, micro, batch = number("seq-length", None), number("micro-batch-size", None), number("global-batch-size", None)
+    seq = seq or number("max-length", None)  # ms-swift's name
+    if seq is not None:
+        found["seq"] = seq
+    if micro is None:
+        return found | ({"global_batch": batch} if batch else {})
+    batch = batch or micro * ranks
+    if batch % (micro * ranks):
+        raise BadInputError(f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks")
+    return found | {"global_batch": batch, "microbatches": (batch // (micro * ranks),)}
+
+
+def _scheme(arguments: Arguments, file: str) -> str:
+    kinds = arguments.get("cp-comm-type") or ["p2p"]
+    kind = kinds[0]
+    if len(set(kinds)) > 1 or kind == "a2a+p2p":
+        raise BadInputError(
+            f"{file}: --cp-comm-type {' '.join(kinds)}: lcplan has one scheme for all layers, and no hierarchical one"
+        )
+    if kind == "allgather":
+        kind = "all_gather"
+    if kind not in CP_COMM_TYPES:
+        raise BadInputError(
+            f"{file}: --cp-comm-type {kind!r} is none of Megatron's, which does not notice{hint(kind, CP_COMM_TYPES)}"
+        )
+    return CP_COMM_TYPES[kind]
+
+
+def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, list[str]]:
+    if "recompute-activations" in arguments:
+        return "none", [
+            "--recompute-activations recomputes attention's scores, which a flash kernel never keeps: priced as none"
+        ]
+    kind = (arguments.get("recompute-granularity") or ["none"])[0]
+    if kind == "none":
+        return "none", []
+    if kind == "full":
+        layers = number("recompute-num-layers", 1) or 1
+        block = (arguments.get("recompute-method") or ["uniform"])[0] == "block"
+        if block:
+            return "full", [f"--recompute-method block recomputes {layers} layers a stage; priced as all of them"]
+        return "full", [f"one checkpoint for {layers} layers; priced as one a layer"] if layers > 1 else []
+    if kind != "selective":
+        raise BadInputError(f"{file}: --recompute-granularity {kind!r}{hint(kind, ('full', 'selective'))}")
+    modules = arguments.get("recompute-modules") or ["core_attn"]
+    wrong = [module for module in modules if module not in MODULES]
+    if wrong:
+        raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
+    if "mlp" in modules:
+        return "minimal", []
+    return "none", [f"--recompute-modules {' '.join(modules)} is priced as none, the nearest that keeps at least as much"]
+
+
+def _reduce(arguments: Arguments) -> str:
+    asked = (arguments.get("megatron-fsdp-grad-comm-dtype") or ["auto"])[0]
+    return "bf16" if asked == "bf16" or "grad-reduce-in-bf16" in arguments else "fp32"
+
+
+def _moments(arguments: Arguments) -> str:
+    kinds = [(arguments.get(name) or ["fp32"])[0] for name in ("exp-avg-dtype", "exp-avg-sq-dtype")]
+    return "bf16" if "use-precision-aware-optimizer" in arguments and kinds == ["bf16", "bf16"] else "fp32"
+
+
+def _dense_mask(job: Job) -> Difference:
+    """Of its data loader: one byte for each pair of positions, of whole sequences whatever context splits."""
+    return Difference(
+        name="attention-mask",
+        plan="none: the kernel masks",
+        trainer="a dense mask of seq x seq bytes for each sequence of a microbatch",
+        why="its data loader makes one; --no-create-attention-mask-in-dataloader leaves it out",
+        extra_bytes=job.micro_sequences * job.workload.seq_len**2,
+    )
+
+
+def _zero_one(arguments: Arguments) -> bool:
+    """Whether the optimizer's state alone is split over data-parallel ranks."""
+    if "use-megatron-fsdp" in arguments:
+        return _sharding_strategy(arguments) in ("optim", "optim_grads")
+    return "use-distributed-optimizer" in arguments and "use-torch-fsdp2" not in arguments
+
+
+def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
+    """The step that the laws price: Megatron's, its state split as the arguments have it."""
+    changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": "sequence-parallel" in arguments}
+    changes["pure_bf16"] = _bf16_gradients(arguments)
+    if _zero_one(arguments):
+        group = sizes["fsdp"] * sizes["context"]
+        changes |= {"optimizer_group": group if sizes["data"] > 1 else None}
+    elif sizes["fsdp"] * sizes["context"] > 1 and ({"use-megatron-fsdp", "use-torch-fsdp2"} & arguments.keys()):
+        changes |= {"weights_over": "fsdp+context", "optimizer_over": "weights"}
+    else:
+        changes |= {"optimizer_over": "weights"}
+    return PROGRAMS["megatron"].model_copy(update=changes)
+
+
+def _bf16_gradients(arguments: Arguments) -> bool:
+    """Whether the buffer of gradients is bf16: ``--grad-reduce-in-bf16``, or a precision-aware optimizer's own dtype."""
+    kind = (arguments.get("main-grads-dtype") or ["fp32"])[0]
+    return "grad-reduce-in-bf16" in arguments or ("use-precision-aware-optimizer" in arguments and kind == "bf16")
+
+
+def _held_elements(job: Job, shards: int) -> float:
+    """Matrix parameters that a rank holds where data-parallel ranks hold them whole: of experts only those of its own."""
+    every = job.state_elements * shards
+    model, mesh = job.model, job.strategy.mesh
+    count = model.experts.count if model.experts else 0
+    experts = model.expert_layers * count * model.expert_matrix_parameters / mesh.tensor
+    return every - experts * (1 - 1 / mesh.expert)
+
+
+def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
+    """What follows from these arguments beyond what Megatron always does."""
+    zero_one = _zero_one(arguments)
+
+    def differences(job: Job) -> list[Difference]:
+        found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
+        if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:
+            found += whole_stream(job, "there is no --sequence-parallel")
+        shards = sizes["fsdp"] * sizes["context"] * sizes["expert"]
+        if zero_one and shards > 1:
+            held = 2 + (2 if _bf16_gradients(arguments) else 4)  # bf16 parameters and gradients, of which the laws have
+            whole_copy = held * _held_elements(job, shards)
+            found.append(
+                Difference(
+                    name="sharding",
+                    plan="parameters, gradients and optimizer over fsdp x context",
+                    trainer="the optimizer's state alone",
+                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and gradients lie whole on every rank",
+                    extra_bytes=round(whole_copy - 4 * job.state_elements),  # fp32 gradients, sharded
+                )
+            )
+        return found
+
+    return differences

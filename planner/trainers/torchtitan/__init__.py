@@ -1,0 +1,1 @@
+"""torchtitan: facts, export, check, read."""

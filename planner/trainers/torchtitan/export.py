@@ -1,0 +1,178 @@
+"""torchtitan: a configuration module with one function, as ``--module`` and ``--config`` take it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from lcplan.evidence.plan import Plan
+from lcplan.spec.model import ModelSpec
+from planner.trainers import Job, Translation
+from planner.trainers.common.export_files import Launch, Written, title
+from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+
+MODULE = "lcplan_torchtitan"
+CONFIG = "plan"
+ShapeKey = tuple[str, int, int, int, int, int, int, bool]
+
+FLAVORS: MappingProxyType[ShapeKey, str] = MappingProxyType(
+    {
+        ("llama3", 16, 2048, 8192, 32, 8, 128256, True): "1B",
+        ("llama3", 28, 3072, 8192, 24, 8, 128256, True): "3B",
+        ("llama3", 32, 4096, 14336, 32, 8, 128256, False): "8B",
+        ("llama3", 80, 8192, 28672, 64, 8, 128256, False): "70B",
+        ("llama3", 126, 16384, 53248, 128, 8, 128256, False): "405B",
+        ("qwen3", 28, 1024, 3072, 16, 8, 151936, True): "0.6B",
+        ("qwen3", 28, 2048, 6144, 16, 8, 151936, True): "1.7B",
+        ("qwen3", 36, 2560, 9728, 32, 8, 151936, True): "4B",
+        ("qwen3", 36, 4096, 12288, 32, 8, 151936, False): "8B",
+        ("qwen3", 40, 5120, 17408, 40, 8, 151936, False): "14B",
+        ("qwen3", 64, 5120, 25600, 64, 8, 151936, False): "32B",
+    }
+)
+"""torchtitan 0.3.0's flavors: (model, L, D, F, N, K, V, tied)."""
+
+ATTENTION_AC = '''
+
+class SaveAttention(SelectiveAC):
+    """Keeps attention's output and log-sum-exp; recomputes the rest of a block."""
+
+    @dataclasses.dataclass(kw_only=True, slots=True)
+    class Config(SelectiveAC.Config):
+        pass
+
+    def get_save_ops(self):
+        return {torch._higher_order_ops.flex_attention}
+'''
+
+
+def export(translation: Translation, _: Plan) -> Written:
+    """The module and its launch line."""
+    job = translation.job
+    parts = [_head(translation), ATTENTION_AC if job.strategy.remat == "save-attention" else "", _function(job)]
+    command = (*torchrun(job), "-m", "torchtitan.train", "--module", MODULE, "--config", CONFIG)
+    launch = Launch(command, {"PYTHONPATH": ".:${PYTHONPATH:-}"}, notes=(RENDEZVOUS_NOTE,))
+    return Written({f"{MODULE}.py": "".join(parts)}, launch)
+
+
+def package(model: ModelSpec) -> str:
+    """torchtitan's package for a model: qwen3 has query and key norms, llama3 has none."""
+    return "qwen3" if model.qk_norm else "llama3"
+
+
+def flavor(model: ModelSpec) -> str | None:
+    """torchtitan's name of a model of this shape; None: it is built from its sizes."""
+    sizes = model.layers, model.d_model, model.d_ff, model.heads, model.kv_heads, model.vocab
+    return FLAVORS.get((package(model), *sizes, model.tied_embeddings))
+
+
+def _head(translation: Translation) -> str:
+    model, remat = translation.job.model, translation.job.strategy.remat
+    policy = {"full": "FullAC", "save-attention": "SelectiveAC"}.get(remat)
+    name = package(model)
+    build = "" if flavor(model) else f", _build_{name}_layers"
+    lines = [
+        f'"""{title(translation)}."""',
+        "",
+        "import dataclasses",
+        "",
+        *(["import torch"] if remat == "save-attention" else []),
+        "from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss",
+        "from torchtitan.config import ParallelismConfig, TrainingConfig",
+        *([f"from torchtitan.distributed.activation_checkpoint import {policy}"] if policy else []),
+        *([] if flavor(model) else ["from torchtitan.models.common import ComplexRoPE, CosSinRoPE"]),
+        f"from torchtitan.models.{name} import model_registry{build}",
+        f"from torchtitan.models.{name}.config_registry import {_base(model)} as base_config",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _base(model: ModelSpec) -> str:
+    """The shipped configuration that is changed: any of the package's dense ones."""
+    return "qwen3_14b" if package(model) == "qwen3" else "llama3_8b"
+
+
+def _function(job: Job) -> str:
+    strategy, mesh = job.strategy, job.strategy.mesh
+    policy = {"full": "FullAC.Config()", "save-attention": "SaveAttention.Config()"}.get(strategy.remat, "None")
+    lines = [
+        f"def {CONFIG}():",
+        "    config = base_config()",
+        *_model(job),
+        "    config.training = TrainingConfig(",
+        f"        local_batch_size={job.micro_sequences},",
+        f"        global_batch_size={job.workload.global_batch},",
+        f"        seq_len={job.workload.seq_len},",
+        '        dtype="float32",',
+        f'        mixed_precision_param="{"float32" if strategy.gather_dtype == "fp32" else "bfloat16"}",',
+        '        mixed_precision_reduce="float32",',
+        "    )",
+        "    config.parallelism = ParallelismConfig(",
+        f"        data_parallel_replicate_degree={mesh.data},",
+        f"        data_parallel_shard_degree={mesh.fsdp},",
+        f"        context_parallel_degree={mesh.context},",
+        f"        tensor_parallel_degree={mesh.tensor},",
+        '        context_parallel_load_balancer="ptrr",',
+        '        fsdp_reshard_after_forward="always",',
+        "    )",
+        f"    config.activation_checkpoint = {policy}",
+        "    loss = CrossEntropyLoss.Config(global_vocab_size=VOCAB)",
+        f"    config.loss = ChunkedLossWrapper.Config(num_chunks={job.loss_chunks}, loss_fn=loss)",
+        "    return config",
+        "",
+    ]
+    tied = "" if flavor(job.model) else f"TIED = {job.model.tied_embeddings}\n"
+    return f"\nVOCAB = {job.model.vocab}\n{tied}\n\n" + "\n".join(lines)
+
+
+def _model(job: Job) -> list[str]:
+    """The model: a flavor with this plan's RoPE (shipped ones stop at their own length), or built from sizes."""
+    model = job.model
+    known = flavor(model)
+    lines = [f'    spec = model_registry("{known or "8B"}", attn_backend="flex")']
+    rope = _rope(job)
+    if known is None:
+        lines += _sizes(model, rope)
+    else:
+        fields = ", ".join(f"{name}={value!r}" for name, value in rope.items() if name != "dim")
+        lines += [
+            "    for layer in spec.model.layers:",
+            f"        layer.attention.rope = dataclasses.replace(layer.attention.rope, {fields})",
+        ]
+    return [*lines, "    config.model_spec = spec"]
+
+
+def _rope(job: Job) -> dict[str, object]:
+    rope = job.model.rope
+    fields: dict[str, object] = {
+        "dim": job.model.head_dim,
+        "max_seq_len": max(job.workload.seq_len, job.model.max_position or 0),
+        "theta": rope.theta,
+        "scaling": "llama" if rope.scaling == "llama3" else "none",
+    }
+    if rope.scaling == "llama3":
+        fields |= {
+            "scaling_factor": rope.factor,
+            "low_freq_factor": rope.low_freq_factor,
+            "high_freq_factor": rope.high_freq_factor,
+            "original_max_position_embeddings": rope.original_max_position,
+        }
+    return fields
+
+
+def _sizes(model: ModelSpec, rope: dict[str, object]) -> list[str]:
+    name, kind = package(model), "CosSinRoPE" if package(model) == "qwen3" else "ComplexRoPE"
+    arguments = ", ".join(f"{key}={value!r}" for key, value in rope.items())
+    width, head = model.d_model, f"head_dim={model.head_dim}, " if name == "qwen3" else ""
+    return [
+        f"    rope = {kind}.Config({arguments})",
+        "    model = spec.model",
+        f"    model.dim, model.vocab_size, model.enable_weight_tying = {width}, VOCAB, TIED",
+        f"    model.tok_embeddings = dataclasses.replace(model.tok_embeddings, num_embeddings=VOCAB, embedding_dim={width})",
+        f"    model.norm = dataclasses.replace(model.norm, normalized_shape={width}, eps={model.norm_eps!r})",
+        f"    model.lm_head = dataclasses.replace(model.lm_head, in_features={width}, out_features=VOCAB)",
+        f"    model.layers = _build_{name}_layers(",
+        f"        n_layers={model.layers}, dim={width}, n_heads={model.heads}, n_kv_heads={model.kv_heads}, {head}",
+        f'        hidden_dim={model.d_ff}, attn_backend="flex", rope=rope,',
+        "    )",
+    ]

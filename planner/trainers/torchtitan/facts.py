@@ -1,0 +1,103 @@
+"""torchtitan 0.3.0: what a configuration module can say of a strategy.
+
+Read in the package (``config/configs.py``, ``distributed/context_parallel``, ``distributed/activation_checkpoint.py``,
+``components/loss.py``, ``trainer.py``). Context parallelism is FlexAttention over gathered keys and values; FSDP shards over
+dp_shard x cp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import Strategy
+from planner.rules.interface import Mask, Rule
+from planner.trainers.common.interface import (
+    Difference,
+    Job,
+    Knob,
+    KnobName,
+    Trainer,
+    as_is,
+    besides,
+    instead,
+    no_ring_matmul,
+    not_masked,
+)
+from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
+from planner.trainers.common.rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
+
+
+def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
+    """Each knob as torchtitan has it."""
+    return {
+        "scheme": Knob(
+            as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses", "ulysses-ring")),
+            "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
+        ),
+        "remat": Knob(
+            as_is("full", "save-attention", "none")
+            | instead("none", "save-attention", of=besides("full", "save-attention", "none")),
+            "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
+        ),
+        "backend": Knob(only_nccl(), NCCL_WHY),
+        "collective_matmul": no_ring_matmul("torchtitan"),
+        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mixed_precision_param is what it computes in, too"),
+        "reduce_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "mixed_precision_reduce takes float32 only"),
+        "moments_dtype": Knob(
+            {"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow training.dtype, which is the masters' too"
+        ),
+    }
+
+
+def model_problems(model: ModelSpec) -> list[str]:
+    """Why torchtitan's llama3 and qwen3 models cannot be this one."""
+    problems = []
+    if model.activation != "silu" or model.qkv_bias or model.out_bias or model.mlp_bias:
+        problems.append(f"{model.name}: its llama3 and qwen3 models have SwiGLU and no biases")
+    if not model.qk_norm and model.heads * model.head_dim != model.d_model:
+        problems.append(f"{model.name}: its llama3 model has heads x head_dim = d_model, here {model.heads * model.head_dim}")
+    if model.rope.scaling not in ("none", "llama3") or (model.qk_norm and model.rope.scaling == "llama3"):
+        problems.append(f"RoPE scaling {model.rope.scaling!r} of {model.name} is not among its own")
+    return problems
+
+
+def extras(job: Job) -> list[Difference]:
+    """Differences beyond the knobs of a job as torchtitan runs it."""
+    return keeps_more(job, "autograd")
+
+
+def _loss_pieces(setting: Setting, table: StrategyTable) -> Mask:
+    sequences = setting.workload.global_batch // (table.data * table.fsdp * table.microbatches).clip(min=1)
+    return table.loss_chunk_tokens % sequences.clip(min=1) != 0
+
+
+def _say_loss_pieces(setting: Setting, strategy: Strategy) -> str:
+    mesh = strategy.mesh
+    sequences = setting.workload.global_batch // (mesh.data * mesh.fsdp * strategy.microbatches)
+    return (
+        f"loss_chunk_tokens={strategy.loss_chunk_tokens} is no multiple of the {sequences} sequences of a microbatch, which "
+        "torchtitan's chunked loss cuts alike; use more microbatches, or another --loss-chunk-tokens"
+    )
+
+
+TRAINER = Trainer(
+    name="torchtitan",
+    title="torchtitan 0.3.0",
+    package="torchtitan",
+    version="0.3.0",
+    kinds=("gpu",),
+    knobs=knobs,
+    rules=(
+        Rule("torchtitan-loss-pieces", "knob", _loss_pieces, _say_loss_pieces),
+        two_chunks_rule("torchtitan", with_tensor=True),
+        kv_heads_rule("torchtitan", ""),
+    ),
+    model_problems=model_problems,
+    extras=extras,
+    documents_lost=not_masked("torchtitan"),
+    program=TITAN_STEP,
+)

@@ -1,0 +1,143 @@
+"""``--from-torchtitan FILE``: an old TOML, or a Python configuration module read as syntax and never executed.
+
+``FILE:function`` names the function of a module that holds several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from cost_models.inputs.program import PROGRAMS, Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from planner.trainers import Difference, Job
+from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, whole, with_experts
+from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.common.offload import STATE_BYTES, in_host_memory
+from planner.trainers.torchtitan.read_python import read_python
+from planner.trainers.torchtitan.read_toml import read_toml
+from planner.trainers.torchtitan.settings import Said
+
+SELECTIVE = ("context", "lse", "query", "attention_out", "gate")
+"""What its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
+STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
+"""``context_parallel_strategy`` of torchtitan after 0.3.0."""
+
+
+def read(file: str, devices: int | None = None) -> Imported:
+    """What the configuration says.
+
+    Raises
+    ------
+    BadInputError
+        Neither of the two formats, or something that lcplan has no word for.
+    """
+    said = read_toml(file) if file.endswith(".toml") else read_python(file)
+    training, parallel = said.training, said.parallelism
+    refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
+    sizes, world = _mesh(parallel, devices=devices, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    options |= {"model": said.model} if said.model else {}
+    options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
+    if sizes["context"] > 1:
+        options["scheme"] = (_scheme(parallel, said.scheme, file=file),)
+    options |= {"remat": (said.remat,)} if said.remat else {}
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("fp32",)}
+    options |= _loss(said, options, sizes=sizes, file=file)
+    notes = (*said.notes, *(() if said.model else ("no model that the catalogue knows: give --model",)))
+    keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
+    unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
+    return Imported(
+        "torchtitan",
+        file,
+        options,
+        unknown=unknown,
+        notes=notes,
+        program=_program(said),
+        more=lambda job: _offload(training, job),
+        refuses=lambda job: _attention(said, job),
+    )
+
+
+def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
+    """``enable_cpu_offload``: FSDP2's policy that keeps parameters, gradients and the optimizer on the host."""
+    if training.get("enable_cpu_offload") is not True:
+        return []
+    shards = job.strategy.state_shards
+    return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="enable_cpu_offload")
+
+
+def _attention(said: Said, job: Job) -> list[str]:
+    """Context parallelism is FlexAttention's alone (models/common/decoder.py)."""
+    context = job.strategy.mesh.context
+    if context == 1 or said.attention in (None, "flex"):
+        return []
+    asked = f"attn_backend={said.attention!r} with context_parallel_degree={context}"
+    return [f"{asked}: flex alone has context parallelism; use attn_backend='flex'"]
+
+
+def _program(said: Said) -> Program:
+    """The step that the laws price: torchtitan's, compiled or one operation at a time."""
+    base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
+    return base.model_copy(update={"loss": "chunked", "saved": SELECTIVE if said.selective else None})
+
+
+def _scheme(parallel: Mapping[str, Any], otherwise: str, *, file: str) -> str:
+    """``context_parallel_strategy`` of later versions, where it stands there."""
+    strategy = parallel.get("context_parallel_strategy")
+    if strategy is None:
+        return otherwise
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise BadInputError(f"{file}: context_parallel_strategy {strategy!r:.60}{hint(str(strategy), STRATEGIES)}")
+    return STRATEGIES[strategy]
+
+
+def _mesh(parallel: Mapping[str, Any], *, devices: int | None, file: str) -> tuple[dict[str, int], int]:
+    def degree(name: str) -> int:
+        return whole(parallel.get(name, 1), name, file=file)
+
+    copies, context = degree("data_parallel_replicate_degree"), degree("context_parallel_degree")
+    tensor, shards = degree("tensor_parallel_degree"), parallel.get("data_parallel_shard_degree", -1)
+    others = copies * context * tensor
+    if shards == -1:
+        if devices is None:
+            raise BadInputError(
+                f"{file}: data_parallel_shard_degree is -1, which torchtitan fills from the launcher; give --devices"
+            )
+        shards = devices // others
+    shards = whole(shards, "data_parallel_shard_degree", file=file)
+    if devices not in (None, shards * others):
+        raise BadInputError(f"{file}: its degrees multiply to {shards * others}, not to --devices {devices}")
+    sizes = {"data": copies, "fsdp": shards, "context": context, "tensor": tensor}
+    key = "expert_parallel_degree"
+    return with_experts(sizes, degree(key), key=key, file=file), shards * others
+
+
+def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "seq_len" in training:
+        found["seq"] = whole(training["seq_len"], "seq_len", file=file)
+    if "local_batch_size" not in training:
+        return found
+    step = whole(training["local_batch_size"], "local_batch_size", file=file) * ranks
+    batch = training.get("global_batch_size", -1)
+    batch = step if batch == -1 else whole(batch, "global_batch_size", file=file)
+    if batch % step:
+        raise BadInputError(
+            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}"
+        )
+    return found | {"global_batch": batch, "microbatches": (batch // step,)}
+
+
+def _loss(said: Said, options: Mapping[str, Any], *, sizes: Mapping[str, int], file: str) -> dict[str, Any]:
+    """``loss_chunk_tokens`` from the number of pieces; whole where the loss is not chunked."""
+    if "seq" not in options or "global_batch" not in options:
+        return {}
+    local = options["seq"] // sizes["context"]
+    sequences = options["global_batch"] // (sizes["data"] * sizes["fsdp"] * sizes["expert"] * options["microbatches"][0])
+    if said.loss_chunks is None:
+        return {}
+    pieces = whole(said.loss_chunks, "num_chunks", file=file)
+    return {"loss_chunk_tokens": (max(1, min(local, sequences * local // pieces)),)}

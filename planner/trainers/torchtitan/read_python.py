@@ -1,0 +1,225 @@
+"""torchtitan's Python configuration, read with ``ast``: literal arguments of the calls that build it. Nothing runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.formats.textfile import read_text
+from lcplan.spec.model import ModelSpec, Rope
+from planner.trainers.common.imported import recognised, whole
+from planner.trainers.torchtitan.settings import Said, flavored
+
+REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "none"})
+SECTIONS = MappingProxyType({"TrainingConfig": "training", "ParallelismConfig": "parallelism"})
+_MISSING = object()
+
+
+class Module:
+    """A module's constants and the statements of one function."""
+
+    def __init__(self, file: str, name: str | None) -> None:
+        self.file = file
+        try:
+            self.tree = ast.parse(read_text(file))
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise BadInputError(f"{file}: not a Python module: {error}") from None
+        self.constants = dict(_constants(self.tree.body))
+        self.function = self._function(name, file)
+
+    def _function(self, name: str | None, file: str) -> ast.FunctionDef:
+        functions = {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+        if name is not None and name not in functions:
+            raise BadInputError(f"{file}: no function {name!r}{hint(name, functions)}")
+        building = {key: node for key, node in functions.items() if any(_called(call) in SECTIONS for call in _calls(node))}
+        chosen = {name: functions[name]} if name is not None else building
+        if len(chosen) != 1:
+            which = f"{', '.join(chosen)} build configurations: write FILE:function" if chosen else "no function builds one"
+            raise BadInputError(f"{file}: {which}")
+        return next(iter(chosen.values()))
+
+    def calls(self) -> Iterator[ast.Call]:
+        """Every call of the function, in source order."""
+        return _calls(self.function)
+
+    def value(self, node: ast.expr) -> Any:
+        """A literal, or a constant of the module; else ``_MISSING``."""
+        if isinstance(node, ast.Name):
+            return self.constants.get(node.id, _MISSING)
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError):
+            return _MISSING
+
+    def keywords(self, call: ast.Call) -> tuple[dict[str, Any], list[str]]:
+        """Literal keywords of a call, and the names of those that are computed."""
+        values = {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg is not None}
+        computed = [name for name, value in values.items() if value is _MISSING]
+        return {name: value for name, value in values.items() if value is not _MISSING}, computed
+
+
+def read_python(file: str) -> Said:
+    """What the module's function says in literals; what it computes is named, not guessed.
+
+    Raises
+    ------
+    BadInputError
+        Not Python, or no function of it builds a configuration.
+    """
+    path, colon, name = file.rpartition(":") if ".py:" in file else (file, "", "")
+    module = Module(path, name if colon else None)
+    sections: dict[str, dict[str, Any]] = {"training": {}, "parallelism": {}}
+    notes: list[str] = []
+    for call in module.calls():
+        section = SECTIONS.get(_called(call))
+        if section:
+            values, computed = module.keywords(call)
+            sections[section] |= values
+            notes += [f"{section}.{key} is computed in {path} and was not read" for key in computed]
+    for section, key, node in _assigned(module.function):
+        value = module.value(node)
+        if value is _MISSING:
+            notes.append(f"{section}.{key} is computed in {path} and was not read")
+        else:
+            sections[section][key] = value
+    remat, more = _remat(module)
+    chunks, unread = _loss_chunks(module)
+    return Said(
+        training=sections["training"],
+        parallelism=sections["parallelism"],
+        model=_model(module),
+        remat=remat,
+        attention=_attention(module),
+        compiled=any(_called(call) == "CompileConfig" and module.keywords(call)[0].get("enable") for call in module.calls()),
+        selective=any(_called(call) == "SelectiveAC.Config" for call in module.calls()),
+        loss_chunks=chunks,
+        notes=(*notes, *more, *unread),
+    )
+
+
+def _constants(body: list[ast.stmt]) -> Iterator[tuple[str, Any]]:
+    for node in body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            try:
+                yield node.targets[0].id, ast.literal_eval(node.value)
+            except (ValueError, TypeError):
+                continue
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _called(call: ast.Call) -> str:
+    """The last names of what is called: ``FullAC.Config`` for ``ac.FullAC.Config(..)``."""
+    parts: list[str] = []
+    node: ast.expr = call.func
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.insert(0, node.id)
+    return ".".join(parts[-2:]) if parts and parts[-1] == "Config" else (parts[-1] if parts else "")
+
+
+def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str, ast.expr]]:
+    """``config.training.seq_len = ..`` as (section, key, value)."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Attribute):
+            section = target.value.attr
+            if section in SECTIONS.values():
+                yield section, target.attr, node.value
+
+
+def _remat(module: Module) -> tuple[str | None, list[str]]:
+    for node in ast.walk(module.function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            if node.targets[0].attr != "activation_checkpoint":
+                continue
+            if isinstance(node.value, ast.Constant) and node.value.value is None:
+                return "none", []
+            name = _called(node.value).partition(".")[0] if isinstance(node.value, ast.Call) else ""
+            if name == "SelectiveAC":
+                return "none", [
+                    "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
+                ]
+            if name in REMAT:
+                return REMAT[name], []
+            return None, [f"activation_checkpoint {name or 'value'} is none that lcplan knows: give --remat"]
+    return None, ["activation_checkpoint is the base configuration's and was not read: give --remat"]
+
+
+def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
+    """The number of pieces as it stands there; None where the loss is not chunked, and what was not read."""
+    for call in module.calls():
+        if _called(call) == "ChunkedLossWrapper.Config":
+            values, _ = module.keywords(call)
+            return values.get("num_chunks", 8), []
+    return None, ["the loss is the base configuration's and was not read: priced without chunks (--loss-chunk-tokens)"]
+
+
+def _attention(module: Module) -> str | None:
+    """The backend that the model registry is asked for, where it is a literal."""
+    asked = (module.keywords(call)[0].get("attn_backend") for call in module.calls() if _called(call) == "model_registry")
+    return next((str(value) for value in asked if value is not None), None)
+
+
+def _model(module: Module) -> ModelSpec | None:
+    package = next(
+        (
+            node.module.split(".")[2]
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torchtitan.models.")
+            and any(alias.name == "model_registry" for alias in node.names)
+        ),
+        "",
+    )  # fmt: skip
+    model: ModelSpec | None = None
+    rope: dict[str, Any] = {}
+    for call in module.calls():
+        values, _ = module.keywords(call)
+        if _called(call) == "model_registry" and call.args:
+            model = flavored(package, str(module.value(call.args[0])))
+        if _called(call) in ("replace", "ComplexRoPE.Config", "CosSinRoPE.Config") and "theta" in values:
+            rope = _rope(values)
+        if _called(call).startswith("_build_") and model is not None and not values.keys() < {"n_layers", "dim"}:
+            model = _built(model, values, module=module)
+    if model is None or not rope:
+        return model
+    return recognised(model.model_copy(update={"rope": Rope.read(rope, f"{module.file}: rope")}))
+
+
+def _rope(values: Mapping[str, Any]) -> dict[str, Any]:
+    rope: dict[str, Any] = {"theta": values["theta"]}
+    if values.get("scaling") == "llama":
+        rope |= {"scaling": "llama3", "factor": values.get("scaling_factor", 8.0)}
+        rope |= {"low_freq_factor": values.get("low_freq_factor", 1.0), "high_freq_factor": values.get("high_freq_factor", 4.0)}
+        rope["original_max_position"] = values.get("original_max_position_embeddings", 8192)
+    return rope
+
+
+def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> ModelSpec:
+    """A model built from its sizes, as lcplan's own exports write it."""
+    missing = [name for name in ("n_layers", "dim", "hidden_dim", "n_heads") if name not in values]
+    if missing:
+        raise BadInputError(f"{module.file}: no literal {' and '.join(missing)} of the model; give --model")
+    width, heads = (whole(values[name], name, file=module.file) for name in ("dim", "n_heads"))
+    sizes = {
+        "name": "imported",
+        "layers": values["n_layers"],
+        "d_model": width,
+        "d_ff": values["hidden_dim"],
+        "heads": heads,
+        "kv_heads": values.get("n_kv_heads") or heads,
+        "head_dim": values.get("head_dim") or width // heads,
+        "vocab": module.constants.get("VOCAB", base.vocab),
+        "tied_embeddings": bool(module.constants.get("TIED", base.tied_embeddings)),
+    }
+    return ModelSpec.read(base.model_dump(mode="json") | sizes, module.file)

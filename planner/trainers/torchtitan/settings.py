@@ -1,0 +1,54 @@
+"""What a torchtitan configuration says, whichever of its formats it is in; and its models by flavor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from lcplan.spec.model import ModelSpec
+from planner.trainers.common.imported import catalogue_model
+
+CATALOGUE: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("llama3", "1B"): "llama3.2-1b",
+        ("llama3", "3B"): "llama3.2-3b",
+        ("llama3", "8B"): "llama3.1-8b",
+        ("llama3", "70B"): "llama3.1-70b",
+        ("llama3", "405B"): "llama3.1-405b",
+        ("qwen3", "0.6B"): "qwen3-0.6b",
+        ("qwen3", "1.7B"): "qwen3-1.7b",
+        ("qwen3", "4B"): "qwen3-4b",
+        ("qwen3", "8B"): "qwen3-8b",
+        ("qwen3", "14B"): "qwen3-14b",
+        ("qwen3", "32B"): "qwen3-32b",
+    }
+)
+"""The catalogue's model of each of torchtitan's (package, flavor)."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """Sections by torchtitan's own names, and what needs reading of its own."""
+
+    training: Mapping[str, Any]
+    parallelism: Mapping[str, Any]
+    model: ModelSpec | None = None
+    scheme: str = "all-gather"
+    remat: str | None = None
+    loss_chunks: Any = None
+    attention: str | None = None
+    """``attn_backend`` of its model registry."""
+    compiled: bool = False
+    """Whether torch.compile fuses what lies between products."""
+    selective: bool = False
+    """Whether checkpointing is its selective one, by operations."""
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def flavored(package: str, flavor: str) -> ModelSpec | None:
+    """The catalogue's model of a flavor."""
+    name = CATALOGUE.get((package, flavor))
+    return catalogue_model(name) if name else None

@@ -1,6 +1,0 @@
-"""Tune: what a grid cannot cover, tried around the best meshes of a search, with Optuna, within a budget."""
-
-from planner.tune.budget import Budget
-from planner.tune.run import tune
-
-__all__ = ["Budget", "tune"]

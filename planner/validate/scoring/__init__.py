@@ -1,0 +1,1 @@
+"""How predictions compare with measurements: errors, ranks, verdicts."""

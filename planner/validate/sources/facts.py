@@ -1,0 +1,163 @@
+"""Facts: what a row states, checked against what lcplan can model, and the fields that it leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import get_args
+
+from cost_models.inputs.program import Program
+from lcplan.formats.errors import BadInputError
+from lcplan.formats.suggest import hint
+from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.model import ModelSpec
+from lcplan.strategy import AXES, BACKENDS, SCHEMES, AxisName
+from lcplan.strategy.remat import NAMED_TENSORS, RematName
+from planner.validate.sources.excuse import NotModelledError
+from planner.validate.sources.names import REMAT_SLIP, is_selective, is_slip, precision_of, remat_of, scheme_of
+from planner.validate.sources.specs import Specs
+from planner.validate.sources.table import Row, RowMesh
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One row that can be modelled; ``open`` names what its source leaves to a choice."""
+
+    row: Row
+    model: ModelSpec
+    hardware: HardwareSpec
+    program: Program
+    mesh: dict[AxisName, int]
+    """Sizes of the axes that are stated or follow from the device count."""
+    open: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Devices over which the batch is split, by what is stated: data x fsdp x expert."""
+        return _replicas(self.mesh)
+
+
+def _replicas(mesh: dict[AxisName, int]) -> int:
+    return mesh.get("data", 1) * mesh.get("fsdp", 1) * mesh.get("expert", 1)
+
+
+def facts_of(row: Row, specs: Specs) -> Facts:
+    """The facts of one row.
+
+    Raises
+    ------
+    NotModelledError
+        One of the reasons of docs/tables.md.
+    BadInputError
+        A spec, a program or a backend that does not exist.
+    """
+    _excuse(row)
+    _check_remat(row)
+    model, hardware = specs.model(row), specs.hardware(row)
+    mesh, free = _mesh(row.strategy.mesh, row.devices)
+    _check_heads(row, mesh=mesh, model=model)
+    if (row.strategy.backend or BACKENDS[0]).lower() not in BACKENDS:
+        raise BadInputError(
+            f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
+        )
+    _check_exchange(row, context=mesh.get("context", 1))
+    program = specs.program(row)
+    _check_replicas(row, mesh=mesh, program=program)
+    if is_selective(row.strategy.remat) and program.attention == "unfused":
+        program = program.model_copy(update={"recompute_scores": True})
+    if isinstance(row.strategy.remat, tuple):
+        program = program.model_copy(update={"saved": row.strategy.remat})
+    return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+
+
+def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) -> None:
+    """What splits the optimizer over data needs to know how much data there is."""
+    unknown = row.devices is None and "data" not in mesh and "fsdp" not in mesh
+    if unknown and program.optimizer_over == "data" and row.workload.kind == "train":
+        raise NotModelledError(
+            "incomplete configuration", "neither devices nor data or fsdp is stated, and the optimizer is split over them"
+        )
+
+
+def _check_exchange(row: Row, *, context: int) -> None:
+    """Ranks that exchange heads are of scheme ``ulysses-ring`` and divide the context axis."""
+    ranks = row.strategy.ulysses
+    if ranks is not None and (scheme_of(row.strategy.scheme) != "ulysses-ring" or context % ranks):
+        raise BadInputError(
+            f"row {row.id}: ulysses={ranks} needs scheme ulysses-ring (here {row.strategy.scheme}) and a context it divides"
+            f" (here {context}); leave it out for other schemes"
+        )
+
+
+def _excuse(row: Row) -> None:
+    """Reasons that need no spec to be read."""
+    strategy, workload = row.strategy, row.workload
+    if (strategy.mesh.pipe or 1) > 1:
+        raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
+    _check_precision(workload.precision)
+    if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
+        raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
+    if workload.kind == "sample":
+        if workload.prompt is None or workload.generate is None:
+            raise NotModelledError("incomplete configuration", "no prompt or no number of generated tokens is stated")
+    elif workload.seq_len is None:
+        raise NotModelledError("incomplete configuration", "no seq_len is stated")
+
+
+def _check_precision(stated: str | None) -> None:
+    try:
+        known = "bf16" if stated is None else precision_of(stated)
+    except ValueError as error:
+        raise NotModelledError("incomplete configuration", str(error)) from None
+    if known is None:
+        raise NotModelledError("precision below bf16", f"precision={stated}")
+
+
+def _check_remat(row: Row) -> None:
+    remat = row.strategy.remat
+    if isinstance(remat, str) and remat_of(remat) is None:
+        if "offload" in remat or not is_slip(remat, get_args(RematName), likeness=REMAT_SLIP):
+            raise NotModelledError("offload", f"remat={remat}")
+        raise BadInputError(f"row {row.id}: unknown remat policy {remat!r}{hint(remat, get_args(RematName))}")
+    unknown = [name for name in remat if name not in NAMED_TENSORS] if isinstance(remat, tuple) else []
+    if unknown:
+        raise BadInputError(
+            [f"row {row.id}: remat: no tensor of a layer is named {n!r}{hint(n, NAMED_TENSORS)}" for n in unknown]
+        )
+
+
+def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> None:
+    """Ulysses gives each rank whole heads; a source that ran out of ranks says out of memory."""
+    ranks = mesh.get("context", 1) * mesh.get("tensor", 1)
+    if scheme_of(row.strategy.scheme) == "ulysses" and model.heads % ranks:
+        raise NotModelledError("scheme", f"ulysses over context x tensor = {ranks} ranks of {model.heads} heads")
+
+
+def _mesh(stated: RowMesh, devices: int | None) -> tuple[dict[AxisName, int], int]:
+    """Axes that are known, and over how many devices the unstated ones are spread."""
+    known: dict[AxisName, int] = {axis: size for axis in AXES if (size := getattr(stated, axis)) is not None}
+    taken = prod(known.values())
+    if devices is None and not known:
+        raise NotModelledError("incomplete configuration", "neither devices nor a mesh is stated")
+    whole = taken if devices is None else devices
+    rest = [axis for axis in AXES if axis not in known]
+    if whole % taken or (not rest and whole != taken):
+        raise NotModelledError("incomplete configuration", f"a mesh of {taken} devices on {whole}")
+    return known, whole // taken
+
+
+def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareSpec) -> tuple[str, ...]:
+    strategy, workload = row.strategy, row.workload
+    unstated = {
+        "mesh": free > 1,
+        "precision": workload.precision is None and hardware.kind != "cpu",
+        "global_batch": workload.global_batch is None and strategy.micro_batch is None,
+        "microbatches": workload.kind == "train"
+        and strategy.microbatches is None
+        and strategy.micro_batch is None
+        and workload.global_batch != _replicas(mesh) * free,
+        "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
+        "backend": strategy.backend is None and len(hardware.backends) > 1,
+        "remat": workload.kind == "train" and strategy.remat is None and workload.part == "step",
+    }
+    return tuple(name for name, is_open in unstated.items() if is_open)

@@ -1,0 +1,1 @@
+"""Changes to a request that make something fit."""

@@ -1,9 +1,0 @@
-"""The step as a program over whole arrays: the compiler (``auto``) or the arrays' types (``explicit``) place every part.
-
-All lengths here are global. Nothing but attention writes a collective: see ``style`` for what the two modes do differently.
-"""
-
-from strategies.global_view.gradients import GlobalLossAndGradients
-from strategies.global_view.style import Style, mesh_of, style_of
-
-__all__ = ["GlobalLossAndGradients", "Style", "mesh_of", "style_of"]

@@ -1,0 +1,71 @@
+"""StepSpec: what to build, from the nouns; and the dtypes that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import jax.numpy as jnp
+
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
+from lcplan.strategy import Dtype, Strategy
+
+KernelName = Literal["cudnn", "splash", "blockwise"]
+Platform = Literal["gpu", "tpu", "cpu"]
+_DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32")}
+
+
+def dtype_of(name: Dtype) -> jnp.dtype:
+    """The dtype that a strategy's field names."""
+    return _DTYPES[name]
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """Dtypes of one step. Master parameters, softmax statistics and every sum over tokens are fp32 besides."""
+
+    compute: jnp.dtype
+    """Activations, and both operands of every matrix product."""
+    gather: jnp.dtype
+    """Weights are rounded to this before they are gathered."""
+    reduce: jnp.dtype
+    """Gradients of matrices leave their product in this and are reduce-scattered in it."""
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """One train step: this model, this workload, laid out by this strategy, with this chunk kernel."""
+
+    model: ModelSpec
+    workload: Workload
+    strategy: Strategy
+    kernel: KernelName
+    platform: Platform = "cpu"
+    """Whose compiler it is for; ``build_step`` reads it off the mesh. It decides how a mixture of experts moves its rows."""
+
+    @cached_property
+    def numerics(self) -> Numerics:
+        """Dtypes by the workload's precision and the strategy's gather and reduce dtypes."""
+        return Numerics(
+            compute=dtype_of(self.workload.precision),
+            gather=dtype_of(self.strategy.gather_dtype),
+            reduce=dtype_of(self.strategy.reduce_dtype),
+        )
+
+    @property
+    def local_seq_len(self) -> int:
+        """T / context: positions of every sequence that one context rank holds."""
+        return self.workload.seq_len // self.strategy.mesh.context
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that a query sees, where that is less than the sequence; of a model whose layers are all alike."""
+        window = self.model.sliding_window
+        return None if window is None or window >= self.workload.seq_len else window
+
+    @property
+    def kv_replicated(self) -> bool:
+        """Whether tensor ranks outnumber the KV heads, so that ``tensor / K`` neighbours share one."""
+        return self.strategy.mesh.tensor > self.model.kv_heads

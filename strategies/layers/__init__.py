@@ -1,0 +1,1 @@
+"""Parts of a layer without communication: norms, activations, positions, initial values."""

@@ -1,0 +1,1 @@
+"""The decoder: embedding, layers, loss, gradient accumulation."""

@@ -1,0 +1,21 @@
+"""Gradient accumulation: one microbatch after another, sums in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from strategies.model.batch import Batch
+
+
+def accumulate(function: Callable[[Batch], Any], parts: Batch) -> Any:
+    """The sum of ``function`` over the leading dim of ``parts``; sharded gradients add up where they lie."""
+    first = jax.tree.map(lambda x: x[0], parts)
+    if jax.tree.leaves(parts)[0].shape[0] == 1:
+        return function(first)
+    zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, first))
+    return lax.scan(lambda total, part: (jax.tree.map(jnp.add, total, function(part)), None), zero, parts)[0]

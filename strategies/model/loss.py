@@ -1,0 +1,106 @@
+"""Cross-entropy over a vocabulary split over tensor, a chunk of tokens at a time, with its gradients made on the way.
+
+The forward pass of a chunk has the logits in hand, so it also makes their gradient and multiplies it out: three matrix
+products a chunk in all, no logits kept or computed twice, and never a T x V array. The gradient of the head is summed over
+chunks in fp32 and reduce-scattered before the layers' backward pass begins; what lives on is its shard and the gradient of
+the hidden rows. The backward pass only scales them.
+
+Inside ``shard_map``: all lengths are local. R rows of the residual stream, U = R * tensor tokens of the context rank in
+chunks of C, V rows of the vocabulary and d = D / (fsdp * context) columns of the head on this device.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from strategies.inputs.step_spec import Numerics
+from strategies.parallel.collectives import (
+    all_gather,
+    all_max,
+    all_reduce,
+    gathered_weight,
+    reduce_scatter,
+    reduce_scatter_tiles,
+)
+from strategies.parallel.compute_in_place import staged_with
+from strategies.parallel.custom_gradients import with_backward
+from strategies.parallel.mesh import STATE_AXES, TENSOR
+from strategies.parallel.ranks import axis_index, axis_size
+
+IGNORE = -1
+"""Target of a token that has none: it counts neither in the loss nor in the mean."""
+
+
+class Hidden(NamedTuple):
+    """What the loss is differentiated by."""
+
+    h_RD: Float[Array, "R D"]
+    head_Vd: Float[Array, "V d"]
+
+
+class Targets(NamedTuple):
+    """What the loss compares with."""
+
+    targets_U: Int[Array, " U"]
+    scale: Float[Array, ""]
+    """One over the number of tokens that the loss is the mean of."""
+
+
+def chunk_count(rows: int, *, tensor: int, chunk_tokens: int) -> int:
+    """Chunks: the fewest that divide ``rows`` and hold at most ``chunk_tokens`` tokens (``tensor`` times their rows) each."""
+    fewest = -(-rows * tensor // chunk_tokens)
+    return next(n for n in range(min(fewest, rows), rows + 1) if rows % n == 0)
+
+
+def vocabulary_loss(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: Numerics) -> Float[Array, ""]:
+    """This context rank's share of the mean loss; the same on all its tensor ranks, and to be differentiated as one share."""
+    forward = partial(_forward, chunk_tokens=chunk_tokens, numerics=numerics)
+    return with_backward(forward, _backward)(hidden, targets)
+
+
+def _forward(hidden: Hidden, targets: Targets, *, chunk_tokens: int, numerics: Numerics) -> tuple[Float[Array, ""], Hidden]:
+    (h_RD, head_Vd), (targets_U, scale) = hidden, targets
+    rows, D = h_RD.shape
+    tensor = axis_size(TENSOR)
+    chunks = chunk_count(rows, tensor=tensor, chunk_tokens=chunk_tokens)
+    head_DV = gathered_weight(staged_with(head_Vd, h_RD).T, STATE_AXES, numerics=numerics)
+
+    def chunk(carry: Any, operands: Any) -> Any:
+        loss, dhead_DV = carry
+        h_rD, targets_C = operands
+        h_CD = all_gather(h_rD, TENSOR)
+        nll_C, dlogits_CV = _softmax(jnp.matmul(h_CD, head_DV, preferred_element_type=jnp.float32), targets_C)
+        dlogits_CV = (dlogits_CV * scale).astype(numerics.compute)
+        dhead_DV += jnp.matmul(h_CD.T, dlogits_CV, preferred_element_type=jnp.float32)
+        return (loss + nll_C.sum() * scale, dhead_DV), reduce_scatter(dlogits_CV @ head_DV.T, TENSOR)
+
+    zero = jnp.zeros((), jnp.float32), jnp.zeros(head_DV.shape, jnp.float32)
+    targets_chunks = targets_U.reshape(tensor, chunks, -1).swapaxes(0, 1).reshape(chunks, -1)
+    (loss, dhead_DV), dh = lax.scan(chunk, zero, (h_RD.reshape(chunks, -1, D), targets_chunks))
+    dhead_dV = reduce_scatter_tiles(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(jnp.float32)
+    # The whole gradient of the head must be gone before the layers' backward pass, which needs its space, begins.
+    return loss, Hidden(*lax.optimization_barrier((dh.reshape(rows, D), dhead_dV.T)))
+
+
+def _backward(gradients: Hidden, dloss: Float[Array, ""]) -> tuple[Hidden, None]:
+    return Hidden(*((gradient * dloss).astype(gradient.dtype) for gradient in gradients)), None
+
+
+def _softmax(logits_CV: Float[Array, "C V"], targets_C: Int[Array, " C"]) -> tuple[Float[Array, " C"], Float[Array, "C V"]]:
+    """Negative log-likelihood of the targets and its gradient by the logits, the vocabulary split over tensor."""
+    rows = logits_CV.shape[1]
+    label_C = targets_C - axis_index(TENSOR) * rows
+    own_CV = label_C[:, None] == jnp.arange(rows)
+    largest_C = all_max(logits_CV.max(axis=1), TENSOR)
+    total_C = jnp.exp(logits_CV - largest_C[:, None]).sum(axis=1)
+    label_logit_C = jnp.where(own_CV, logits_CV, 0).sum(axis=1)
+    total_C, label_logit_C = all_reduce(jnp.stack([total_C, label_logit_C]), TENSOR)
+    lse_C, valid_C = jnp.log(total_C) + largest_C, targets_C != IGNORE
+    # The exponential is taken anew from the logits: to keep the first would be one more chunk of fp32 logits.
+    dlogits_CV = jnp.exp(logits_CV - lse_C[:, None]) - own_CV
+    return jnp.where(valid_C, lse_C - label_logit_C, 0), jnp.where(valid_C[:, None], dlogits_CV, 0)

@@ -1,0 +1,1 @@
+"""Meshes, shardings and collectives that the model is written with."""

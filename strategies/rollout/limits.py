@@ -1,0 +1,55 @@
+"""What the rollout's program cannot run, with the reason: checked before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lcplan.formats.errors import BadInputError
+from strategies.rollout.sample_spec import SampleSpec
+from strategies.train.limits import check as check_step
+
+
+def check(spec: SampleSpec) -> None:
+    """Raise every reason at once, the train step's own among them: prefill is its forward pass.
+
+    Raises
+    ------
+    BadInputError
+        One line for each limit that the spec is against.
+    """
+    problems = list(_rollout(spec))
+    for step in (spec.stored, spec.served):
+        try:
+            check_step(step)
+        except BadInputError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise BadInputError(problems)
+
+
+def _rollout(spec: SampleSpec) -> Iterator[str]:
+    mesh, work, layout = spec.sampling.mesh, spec.workload, spec.sampling.parameters
+    if mesh.context > 1:
+        yield f"context={mesh.context}: a decode step has one token a sequence; use data, fsdp and tensor"
+    if spec.model.experts is not None:
+        yield f"model {spec.model.name}: decoding through experts is not built; sample from a dense model"
+    window = spec.model.sliding_window
+    if window is not None and window < work.seq_len:
+        yield (
+            f"model {spec.model.name}: sliding_window={window} tokens is shorter than the {work.seq_len} that are sampled; the"
+            " cache holds every position"
+        )
+    ranks = mesh.data * mesh.fsdp
+    if work.batch % (ranks * mesh.tensor):
+        yield (
+            f"batch={work.batch} sequences over data x fsdp = {ranks}: tensor={mesh.tensor} does not divide a rank's part;"
+            " choose a batch that data x fsdp x tensor divides"
+        )
+    if layout.startswith("gathered") and mesh.fsdp == 1:
+        yield f"parameters={layout} with fsdp=1: there is nothing to gather; use replicated or tensor-sharded"
+    if not layout.startswith("gathered") and mesh.fsdp > 1:
+        yield f"parameters={layout} with fsdp={mesh.fsdp}: put these devices on data, or use gathered-once"
+    if layout == "replicated" and mesh.tensor > 1:
+        yield f"parameters=replicated with tensor={mesh.tensor}: that is tensor-sharded"
+    if layout == "tensor-sharded" and mesh.tensor == 1:
+        yield "parameters=tensor-sharded with tensor=1: that is replicated"

@@ -1,0 +1,80 @@
+"""Where a rollout's parameters lie, in what dtype, and the gather before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from strategies.model.decoder import Decoder
+from strategies.parallel.collectives import all_gather
+from strategies.parallel.mesh import STATE_AXES
+from strategies.parallel.placement import axes_of, partition_specs
+from strategies.rollout.sample_spec import SampleSpec
+
+_MATRICES = ("embedding", "head", "query", "key_value", "out", "gate", "up", "down")
+
+
+def graph_and_shapes(spec: SampleSpec) -> tuple[Any, nnx.State]:
+    """The decoder as it is served, and its parameters' shapes as they are given: fp32 masters or matrices in gather dtype."""
+    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec.served, nnx.Rngs(params=0))), nnx.Param)
+    return graph, jax.eval_shape(lambda tree: stored_dtype(spec, tree), params)
+
+
+def stored_dtype(spec: SampleSpec, params: nnx.State) -> nnx.State:
+    """Parameters in the dtype that they are kept in: fsdp's shards are the trainer's fp32, all else is for reading alone."""
+    if spec.sampling.parameters.startswith("gathered"):
+        return params
+    return jax.tree_util.tree_map_with_path(lambda path, x: _rounded(spec, path, x), params)
+
+
+def _rounded(spec: SampleSpec, path: tuple[Any, ...], x: jax.Array) -> jax.Array:
+    return x.astype(spec.served.numerics.gather) if _name(path) in _MATRICES else x
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return str([part.key for part in path if isinstance(part, jax.tree_util.DictKey)][-1])
+
+
+def gather(spec: SampleSpec, mesh: Mesh, params: nnx.State) -> Callable[[nnx.State], nnx.State]:
+    """fsdp's shards to whole matrices (of a tensor rank), rounded first; what lies whole already passes."""
+    specs = partition_specs(spec.stored, params)
+    whole = jax.tree.map(_without_state, specs, is_leaf=_is_spec)
+
+    def collect(shards: nnx.State) -> nnx.State:
+        flat, tree = jax.tree_util.tree_flatten_with_path(shards)
+        splits = jax.tree.leaves(specs, is_leaf=_is_spec)
+        return jax.tree.unflatten(
+            tree, [_collected(spec, *leaf, split=split) for leaf, split in zip(flat, splits, strict=True)]
+        )
+
+    return jax.shard_map(collect, mesh=mesh, in_specs=(specs,), out_specs=whole, check_vma=False)
+
+
+def _collected(spec: SampleSpec, path: tuple[Any, ...], shard: jax.Array, *, split: P) -> jax.Array:
+    if not axes_of(split) & set(STATE_AXES):
+        return shard
+    dim = next(dim for dim, part in enumerate(split) if axes_of(P(part)) & set(STATE_AXES))
+    gathered = all_gather(jnp.moveaxis(_rounded(spec, path, shard), dim, 0), _axes(split[dim]))
+    return jnp.moveaxis(gathered, 0, dim)
+
+
+def _axes(part: Any) -> tuple[str, ...]:
+    return tuple(axis for axis in (part if isinstance(part, tuple) else (part,)) if axis in STATE_AXES)
+
+
+def _without_state(split: P) -> P:
+    parts = []
+    for part in split:
+        kept = tuple(axis for axis in (part if isinstance(part, tuple) else (part,)) if axis not in STATE_AXES)
+        parts.append(kept if kept != (None,) and kept else None)
+    return P(*parts)
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, P)

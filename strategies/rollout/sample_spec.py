@@ -1,0 +1,78 @@
+"""SampleSpec: what to build for a rollout, and the train step's view of it that the decoder's modules read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax.numpy as jnp
+
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import SampleWorkload
+from lcplan.strategy import Mesh, Sampling, Strategy
+from strategies.inputs.step_spec import KernelName, StepSpec, dtype_of
+
+
+@dataclass(frozen=True)
+class SampleSpec:
+    """One rollout: this model, these prompts, laid out by ``strategy.sampling``; ``kernel`` is prefill's."""
+
+    model: ModelSpec
+    workload: SampleWorkload
+    strategy: Strategy
+    kernel: KernelName
+
+    @property
+    def sampling(self) -> Sampling:
+        """The rollout's layout; without one, fsdp's shards as they are trained."""
+        return self.strategy.sampling or Sampling(mesh=self.strategy.mesh, parameters="gathered-per-step")
+
+    @cached_property
+    def stored(self) -> StepSpec:
+        """The step whose placement the given parameters have."""
+        return self._step(self.sampling.mesh)
+
+    @cached_property
+    def served(self) -> StepSpec:
+        """The step as it decodes: with gathered parameters the devices of fsdp are replicas, so that nothing gathers again."""
+        mesh = self.sampling.mesh
+        if self.sampling.parameters == "gathered-per-step":
+            return self.stored
+        return self._step(mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1}))
+
+    def _step(self, mesh: Mesh) -> StepSpec:
+        """Prefill's step: the prompt is its sequence."""
+        work = self.workload
+        strategy = self.strategy.model_copy(update={"mesh": mesh, "microbatches": 1, "sampling": None})
+        return StepSpec(self.model, work.train_view(work.prompt), strategy, self.kernel)
+
+    @property
+    def cache_shape(self) -> tuple[int, int, int, int, int, int]:
+        """L 2 B K S H over all devices; where tensor exceeds K each rank has its own copy of one head."""
+        model, work = self.model, self.workload
+        heads = max(model.kv_heads, self.sampling.mesh.tensor)
+        return model.layers, 2, work.batch, heads, work.seq_len, model.head_dim
+
+    @property
+    def cache_dtype(self) -> jnp.dtype:
+        """What keys and values are kept in."""
+        return dtype_of(self.workload.kv_dtype)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Positions that decode steps read, ascending: one program each."""
+        work = self.workload
+        if self.sampling.cache == "whole":
+            return (work.seq_len,)
+        return cache_lengths(work.prompt, work.generate)
+
+
+def cache_lengths(prompt: int, generate: int) -> tuple[int, ...]:
+    """Powers of two from the first that holds the prompt and one token, the last cut to what is generated in all.
+
+    >>> cache_lengths(256, 1024), cache_lengths(3, 5)
+    ((512, 1024, 1280), (4, 8))
+    """
+    last = prompt + generate
+    powers = [1 << n for n in range(prompt.bit_length(), last.bit_length()) if prompt < 1 << n < last]
+    return (*powers, last)

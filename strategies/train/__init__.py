@@ -1,0 +1,1 @@
+"""The train step, its optimizer, and one rank's slice of it."""

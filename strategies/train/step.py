@@ -1,0 +1,196 @@
+"""The train step: loss and gradients by the strategy's sharding mode, then AdamW. docs/step.md is its contract."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+
+from strategies.inputs.step_spec import StepSpec
+from strategies.model.accumulate import accumulate
+from strategies.model.batch import Batch, packed
+from strategies.model.decoder import Decoder
+from strategies.model.loss import IGNORE, Targets
+from strategies.parallel.collectives import all_reduce
+from strategies.parallel.mesh import BATCH_AXES, CONTEXT, platform_of
+from strategies.parallel.placement import axes_of, partition_specs
+from strategies.schemes.documents import gathered
+from strategies.schemes.layout import token_order
+from strategies.train.limits import check
+from strategies.train.optimizer import adamw
+from strategies.whole_array import GlobalLossAndGradients, mesh_of, style_of
+
+__all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
+
+_TOKENS = P(BATCH_AXES, CONTEXT)
+Counted = Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]]
+"""Loss, gradients, and with experts the rows that found no room."""
+
+
+class TrainState(NamedTuple):
+    """What a step takes and gives back: fp32 master parameters, the optimizer's moments, steps done."""
+
+    params: nnx.State
+    optimizer: Any
+    step: Int[Array, ""]
+
+
+class Metrics(NamedTuple):
+    """Of the step just done."""
+
+    loss: Float[Array, ""]
+    """Mean over all tokens that have a target."""
+    gradient_norm: Float[Array, ""]
+    dropped: Float[Array, ""] | None = None
+    """With experts: rows, of all layers together, that found no room on their way to an expert."""
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """The step of one StepSpec on one mesh (of real devices or of a topology)."""
+
+    spec: StepSpec
+    mesh: Mesh
+    jitted: Any
+    """``jax.jit`` of (state, batch) -> (state, metrics); the state is donated."""
+    loss_and_gradients: Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State]]
+    """(params, batch) -> (loss, gradients): without the update, for tests and for other optimizers."""
+    state_shardings: TrainState
+
+    def abstract_arguments(self) -> tuple[TrainState, Batch]:
+        """Shapes with shardings, for ``jitted.lower(*abstract_arguments())``."""
+        state = jax.eval_shape(_initial_state(self.spec), jax.eval_shape(lambda: jax.random.key(0)))
+        shape = self.spec.workload.global_batch, self.spec.workload.seq_len
+        tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(self.mesh, _TOKENS))
+        documents = None if self.spec.workload.document_len is None else tokens
+        return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens, documents)
+
+    def init(self, key: Array) -> TrainState:
+        """A random state, each shard made where it lies."""
+        return jax.jit(_initial_state(self.spec), out_shardings=self.state_shardings)(key)
+
+    def example_batch(self, key: Array) -> Batch:
+        """Random tokens with their next tokens as targets, in the scheme's order; documents of ``document_len`` each."""
+        workload, strategy = self.spec.workload, self.spec.strategy
+        order = token_order(strategy, seq_len=workload.seq_len)
+        shape = workload.global_batch, workload.seq_len + 1
+
+        def make(key: Array) -> Batch:
+            tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
+            batch = Batch(tokens[:, order], tokens[:, order + 1])
+            return batch if workload.document_len is None else packed(batch, order, document_len=workload.document_len)
+
+        return jax.jit(make, out_shardings=NamedSharding(self.mesh, _TOKENS))(key)  # each process makes its own shards
+
+
+def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
+    """The train step of ``spec`` on ``mesh`` (see ``strategies.parallel.mesh.build_mesh``).
+
+    Raises
+    ------
+    BadInputError
+        The program cannot run this model or workload under this strategy; all reasons at once.
+    """
+    check(spec)
+    spec = replace(spec, platform=platform_of(mesh))
+    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
+    specs = partition_specs(spec, params)
+    optimizer = adamw(spec.strategy.moments_dtype)
+    mode = spec.strategy.sharding_mode
+    mesh = mesh_of(mode, mesh)
+    counted: Counted
+    if mode == "manual":
+        inside = LossAndGradients(spec, graph, specs)
+        splits = (specs, _TOKENS), (P(), specs, P())
+        counted = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
+    else:
+        whole = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
+        counted = lambda params, batch: (*whole(params, batch), None)  # noqa: E731  # no experts in these modes
+
+    def loss_and_gradients(params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
+        return counted(params, batch)[:2]
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        loss, gradients, dropped = counted(state.params, batch)
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
+
+    shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)
+    tokens, everywhere = NamedSharding(mesh, _TOKENS), NamedSharding(mesh, P())
+    jitted = jax.jit(step, donate_argnums=0, in_shardings=(shardings, tokens), out_shardings=(shardings, everywhere))
+    return TrainStep(spec, mesh, jitted, loss_and_gradients, shardings)
+
+
+@dataclass(frozen=True)
+class LossAndGradients:
+    """The part inside ``shard_map``: all lengths are local."""
+
+    spec: StepSpec
+    graph: Any
+    specs: nnx.State
+
+    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
+        """Mean loss over the whole batch, every gradient where its parameter lies, rows that found no room at their experts."""
+        tokens_over = (*BATCH_AXES, CONTEXT)
+        valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
+        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)), has_aux=True)
+        with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
+            parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, *x.shape[1:]), batch)
+            loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts)
+        loss, dropped = all_reduce(loss_and_dropped, tokens_over)
+        return loss, self._summed(gradients), dropped
+
+    def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> tuple[Array, Array | None]:
+        """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
+        model = nnx.merge(self.graph, params)
+        targets = Targets(batch.targets_BT.reshape(-1), scale)
+        return model.loss(batch.tokens_BT, targets, documents=gathered(batch.documents_BT))
+
+    def _summed(self, gradients: nnx.State) -> nnx.State:
+        """Sum every gradient over the axes that replicate its parameter: matrices over data, norms over all."""
+        leaves, tree = jax.tree.flatten(gradients)
+        groups = defaultdict(list)
+        for index, split in enumerate(jax.tree.leaves(self.specs, is_leaf=lambda x: isinstance(x, P))):
+            replicated = tuple(axis for axis in self.spec.strategy.axis_order if axis not in axes_of(split))
+            groups[replicated].append(index)
+        for axes, indices in groups.items():
+            for index, leaf in zip(indices, all_reduce([leaves[i] for i in indices], axes), strict=True):
+                leaves[index] = leaf
+        return jax.tree.unflatten(tree, leaves)
+
+
+def _initial_state(spec: StepSpec) -> Callable[[Array], TrainState]:
+    def state(key: Array) -> TrainState:
+        params = nnx.state(Decoder(spec, nnx.Rngs(params=key)), nnx.Param)
+        return TrainState(params, adamw(spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
+
+    return state
+
+
+def _state_shardings(mesh: Mesh, *, specs: nnx.State, params: nnx.State, optimizer: Any) -> TrainState:
+    """Moments lie where their parameters lie; counters are on every device."""
+    everywhere = NamedSharding(mesh, P())
+    placed = jax.tree.map(lambda split: NamedSharding(mesh, split), specs, is_leaf=lambda x: isinstance(x, P))
+    moments = optax.tree_map_params(
+        optimizer,
+        lambda _, sharding: sharding,
+        jax.eval_shape(optimizer.init, params),
+        placed,
+        transform_non_params=lambda _: everywhere,
+    )
+    return TrainState(placed, moments, everywhere)
+
+
+def _with_sharding(shape: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)

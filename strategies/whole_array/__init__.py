@@ -1,0 +1,9 @@
+"""The step as a program over whole arrays: the compiler (``auto``) or the arrays' types (``explicit``) place every part.
+
+All lengths here are global. Nothing but attention writes a collective: see ``style`` for what the two modes do differently.
+"""
+
+from strategies.whole_array.gradients import GlobalLossAndGradients
+from strategies.whole_array.style import Style, mesh_of, style_of
+
+__all__ = ["GlobalLossAndGradients", "Style", "mesh_of", "style_of"]

@@ -1,0 +1,56 @@
+"""Loss and gradients over whole arrays: what ``shard_map`` computes in the manual mode. All lengths are global."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from strategies.inputs.step_spec import StepSpec
+from strategies.model.accumulate import accumulate
+from strategies.model.batch import Batch
+from strategies.model.loss import IGNORE
+from strategies.whole_array.model import GlobalView
+from strategies.whole_array.style import TOKENS, Style
+
+
+@dataclass(frozen=True, eq=False)  # told apart by identity, as jax.jit wants of what it compiles
+class GlobalLossAndGradients:
+    """(params, batch) -> (loss, gradients), every gradient where its parameter lies."""
+
+    spec: StepSpec
+    graph: Any
+    specs: nnx.State
+    style: Style
+
+    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
+        """Mean loss over the whole batch, and its gradients."""
+        scale = 1 / (batch.targets_BT != IGNORE).sum().astype(jnp.float32)
+        view = GlobalView(self.spec, self.style)
+
+        def loss(params: nnx.State, part: Batch) -> Float[Array, ""]:
+            model = nnx.merge(self.graph, params)
+            return view.loss(model, part, scale)
+
+        def placed(part: Batch) -> tuple[Float[Array, ""], nnx.State]:
+            value, gradients = jax.value_and_grad(loss)(params, part)
+            return value, jax.tree.map(self.style.place, gradients, self.specs)
+
+        with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
+            return accumulate(placed, self._parts(batch))
+
+    def _parts(self, batch: Batch) -> Batch:
+        """``B T`` to ``M B/M T``: every device's own sequences, cut in M; none moves."""
+        microbatches = self.spec.strategy.microbatches
+        ranks = self.spec.strategy.mesh.data * self.spec.strategy.mesh.fsdp
+
+        def cut(x_BT: Array) -> Array:
+            parts = x_BT.reshape(ranks, microbatches, -1, x_BT.shape[1])
+            return parts.swapaxes(0, 1).reshape(microbatches, -1, x_BT.shape[1])
+
+        return jax.tree.map(self.style.inferred(cut, to=P(None, *TOKENS)), batch)

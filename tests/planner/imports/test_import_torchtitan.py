@@ -1,0 +1,195 @@
+"""``--from-torchtitan``: the old TOML, and Python read as syntax and never executed."""
+
+import pytest
+
+from lcplan.formats.errors import BadInputError
+from planner.trainers.torchtitan.read import read
+
+TOML = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 1
+global_batch_size = 8
+seq_len = 131072
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = 2
+tensor_parallel_degree = 1
+context_parallel_degree = 8
+context_parallel_rotate_method = "alltoall"
+[activation_checkpoint]
+mode = "full"
+"""
+PYTHON = """
+import os
+from torchtitan.models.llama3 import model_registry
+from torchtitan.models.llama3.config_registry import llama3_8b
+from torchtitan.components.loss import ChunkedLossWrapper
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import FullAC
+
+SEQ = 131072
+raise SystemExit("a module that is read is not run")
+
+
+def mine():
+    config = llama3_8b()
+    config.model_spec = model_registry("8B", attn_backend="flex")
+    config.training = TrainingConfig(local_batch_size=1, global_batch_size=8, seq_len=SEQ)
+    config.parallelism = ParallelismConfig(data_parallel_shard_degree=2, context_parallel_degree=8)
+    config.activation_checkpoint = FullAC.Config()
+    config.loss = ChunkedLossWrapper.Config(num_chunks=16)
+    return config
+"""
+
+
+@pytest.fixture
+def says(tmp_path):
+    def _says(text: str, name: str = "run.py", devices: int | None = None):
+        file, _, function = name.partition(":")
+        (tmp_path / file).write_text(text)
+        return read(str(tmp_path / file) + (f":{function}" if function else ""), devices)
+
+    return _says
+
+
+def test_the_toml(says):
+    imported = says(TOML, "run.toml")
+    options = imported.options
+    assert (options["model"].name, options["seq"], options["devices"]) == ("llama3.1-8b", 131072, 16)
+    assert options["mesh"] == "data=1,fsdp=2,context=8,tensor=1"
+    assert (options["global_batch"], options["microbatches"]) == (8, (4,))
+    assert (options["scheme"], options["remat"]) == (("ring-zigzag",), ("full",))
+    assert imported.unknown == ()
+
+
+def test_old_places_of_toml_keys(says):
+    text = """
+[training]
+batch_size = 2
+seq_len = 8192
+tensor_parallel_degree = 4
+data_parallel_shard_degree = 2
+[experimental]
+context_parallel_degree = 2
+[activation_checkpoint]
+mode = "selective"
+"""
+    imported = says(text, "run.toml")
+    assert imported.options["mesh"] == "data=1,fsdp=2,context=2,tensor=4"
+    assert imported.options["scheme"] == ("all-gather",)
+    assert (imported.options["global_batch"], imported.options["remat"]) == (4, ("none",))
+    assert any("selective checkpointing (2)" in note for note in imported.notes)
+
+
+def test_unknown_keys_of_the_toml_are_listed(says):
+    assert says(TOML.replace("tensor_parallel_degree", "tensor_paralel_degree"), "run.toml").unknown == (
+        "parallelism.tensor_paralel_degree",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('mode = "full"', 'mode = "fulll"', "activation_checkpoint.mode 'fulll'; did you mean 'full'"),
+        ('"alltoall"', '"ring"', "context_parallel_rotate_method 'ring'"),
+        ("context_parallel_degree = 8", "context_parallel_degree = 8\npipeline_parallel_degree = 2", "lcplan has no such axis"),
+        ("global_batch_size = 8", "global_batch_size = 7", "global_batch_size 7 is no multiple of"),
+        (
+            "data_parallel_shard_degree = 2",
+            "data_parallel_shard_degree = -1",
+            "is -1, which torchtitan fills from the launcher",
+        ),
+        ("[model]", "[model", "not valid TOML"),
+    ],
+)
+def test_what_lcplan_cannot_read_in_the_toml_is_refused(says, old, new, message):
+    with pytest.raises(BadInputError, match=message):
+        says(TOML.replace(old, new), "run.toml")
+
+
+def test_the_python_module_is_read_and_not_run(says):
+    imported = says(PYTHON)
+    options = imported.options
+    assert (options["model"].name, options["seq"], options["mesh"]) == (
+        "llama3.1-8b",
+        131072,
+        "data=1,fsdp=2,context=8,tensor=1",
+    )
+    assert (options["scheme"], options["remat"], options["microbatches"]) == (("all-gather",), ("full",), (4,))
+    assert options["loss_chunk_tokens"] == (131072 // 8 // 16,)
+    assert imported.notes == ()
+
+
+def test_attributes_that_are_set_one_by_one(says):
+    lines = "    config.training.seq_len = 65536\n    config.parallelism.tensor_parallel_degree = 2\n"
+    text = PYTHON.replace("    config.activation_checkpoint", f"{lines}    config.activation_checkpoint")
+    assert says(text).options["seq"] == 65536
+    assert says(text).options["mesh"] == "data=1,fsdp=2,context=8,tensor=2"
+
+
+def test_what_is_computed_is_named_and_not_guessed(says):
+    imported = says(PYTHON.replace("seq_len=SEQ", 'seq_len=int(os.environ["SEQ"])'))
+    assert "seq" not in imported.options
+    assert any("training.seq_len is computed in" in note for note in imported.notes)
+
+
+def test_a_function_is_chosen_by_name_where_there_are_two(says):
+    two = PYTHON + PYTHON[PYTHON.index("def mine") :].replace("mine", "other").replace(
+        "context_parallel_degree=8", "context_parallel_degree=4"
+    )
+    with pytest.raises(BadInputError, match="mine, other build configurations: write FILE:function"):
+        says(two)
+    assert says(two, "run.py:other").options["mesh"] == "data=1,fsdp=2,context=4,tensor=1"
+    with pytest.raises(BadInputError, match="no function 'othr'; did you mean 'other'"):
+        says(two, "run.py:othr")
+
+
+def test_what_is_the_bases_is_left_open(says):
+    lines = [line for line in PYTHON.splitlines() if "activation_checkpoint =" not in line and "config.loss" not in line]
+    imported = says("\n".join(lines))
+    assert "remat" not in imported.options
+    assert "loss_chunk_tokens" not in imported.options
+    assert sum("was not read" in note for note in imported.notes) == 2
+
+
+@pytest.mark.parametrize(("text", "message"), [("def (", "not a Python module"), ("x = 1", "no function builds one")])
+def test_what_is_no_configuration_is_refused(says, text, message):
+    with pytest.raises(BadInputError, match=message):
+        says(text)
+
+
+def test_unknown_fields_are_listed(says):
+    unknown = says(PYTHON.replace("context_parallel_degree=8", "context_parallel_degree=8, ring=True")).unknown
+    assert unknown == ("parallelism.ring",)
+
+
+def test_whose_step_is_priced(says):
+    """Compiled or not; what selective checkpointing keeps; the loss in chunks, unless the command sets it whole."""
+    assert (says(TOML, "run.toml").program.dispatch, says(TOML, "run.toml").program.saved) == ("eager", None)
+    assert says(TOML + "[compile]\nenable = true\n", "run.toml").program.dispatch == "compiled"
+    selective = says(TOML.replace('mode = "full"', 'mode = "selective"'), "run.toml")
+    assert selective.program.saved == ("context", "lse", "query", "attention_out", "gate")
+    assert says(PYTHON.replace("FullAC", "SelectiveAC")).program.saved == selective.program.saved
+    assert says(PYTHON).program.loss == "chunked"
+
+
+def test_a_state_on_the_host_is_counted(says, ask):
+    from lcplan.strategy import Mesh, Strategy
+    from planner.trainers import Job
+
+    request = ask()
+    job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8), loss_chunk_tokens=1024))
+    imported = says(TOML.replace("seq_len = 131072", "seq_len = 131072\nenable_cpu_offload = true"), "run.toml")
+    [offload] = imported.more(job)
+    assert offload.extra_bytes == -round(16 * request.model.parameters / 16)
+    assert says(TOML, "run.toml").more(job) == []
+
+
+@pytest.mark.parametrize("more", ["[float8]\nenable_fsdp_float8_all_gather = true\n", None])
+def test_products_of_eight_bits_are_told(says, more):
+    text = TOML + more if more else TOML.replace('flavor = "8B"', 'flavor = "8B"\nconverters = ["float8"]')
+    assert any("lcplan prices products in bf16" in note for note in says(text, "run.toml").notes)
+    assert says(TOML, "run.toml").notes == ()
