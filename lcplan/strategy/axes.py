@@ -34,6 +34,8 @@ class Axis:
     are for further axes."""
     aliases: tuple[str, ...] = ()
     """Names that other programs give to the axis."""
+    in_rollout: bool = True
+    """Whether the mesh of a rollout can have it: a decode step has one token of each sequence."""
     optional: bool = False
     """Whether most models cannot use it, so that it is named only where it is above one."""
     name: str = ""
@@ -73,6 +75,7 @@ class Mesh(Frozen):
             help="tokens of a sequence, and parameters with their optimizer state",
             places=(30, 20),
             aliases=("cp", "sp", "seq", "sequence"),
+            in_rollout=False,
         ),
     ] = 1
     tensor: Annotated[
@@ -95,6 +98,7 @@ class Mesh(Frozen):
             help=("experts; and of everything else sequences, and parameters with their optimizer state (1 in a dense model)"),
             places=(40, 40),
             aliases=("ep",),
+            in_rollout=False,
             optional=True,
         ),
     ] = 1
