@@ -72,7 +72,7 @@ PHRASES = (
     ),
     Phrase(word("laws?"), "cost model", PRIVATE),
     Phrase(word("rungs?"), "evidence level", "a private term; `rung` is the key in JSON and goes in code ticks"),
-    Phrase(r"(?<![\w\-])what(?! if\b)(?!-)(?!'s\b)(?![^.!?:]*\?)", "name the thing, or use how, which, the ..", TIC),
+    Phrase(r"(?<![\w\-])what\b(?! if\b)(?!-)(?!'s\b)(?![^.!?:]*\?)", "name the thing, or use how, which, the ..", TIC),
     Phrase(word("beside"), "next to, besides, in addition to, with, during", TIC),
     Phrase(
         rf"\bNone of\b|(?-i:\bnone (?:{AFTER_NONE})\b|\b(?:{BEFORE_NONE}) none\b(?![-=\w]))",
