@@ -178,8 +178,15 @@ AXIS_ORDERS: tuple[tuple[AxisName, ...], ...] = tuple(
     for number in range(2)
 )
 """Placements: mesh axes from the outermost (crosses nodes first) to the innermost (neighbouring devices)."""
-LETTERS: str = ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items())
-"""The legend of ``Mesh.short_label``."""
+
+
+def letters(*, optional: bool) -> str:
+    """Explain ``Mesh.short_label``, with or without the axes that most models cannot use.
+
+    >>> letters(optional=False)
+    'd data, f fsdp, c context, t tensor'
+    """
+    return ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items() if optional or not axis.optional)
 
 
 def splitting(dimension: Dimension) -> tuple[AxisName, ...]:
