@@ -30,7 +30,7 @@ CHUNK_ROWS = 8192
 class EstimateTable:
     """The laws' prediction for each row of a table; columns of shape ``[n]``, SI units.
 
-    ``memory_bytes`` and ``time_s`` are by part (``MEMORY_PARTS``, ``TIME_PARTS``) and add up to ``total_bytes`` and
+    ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and
     ``step_s``; ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
     ``cost_models.memory.parts.PHASES``.
     """

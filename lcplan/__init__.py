@@ -1,7 +1,8 @@
-"""lcplan: the shared nouns. What a trainer imports.
+"""The nouns that a trainer imports and the questions that a notebook asks; each name loads on first use.
 
-``lcplan.Plan.load("plan.yaml")`` gives mesh axes, PartitionSpec axis names, remat policy, XLA flags and
-environment without importing jax, numpy or optuna. Names load on first use, so ``import lcplan`` is free.
+``lcplan.Plan.load("plan.yaml")`` gives mesh axes, PartitionSpec axis names, remat policy, XLA flags and environment without
+importing jax, numpy or optuna. ``lcplan.search``, ``lcplan.estimate`` and ``lcplan.whatif`` are the commands as functions;
+they live in ``planner.api``, which this package knows by name only.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from lcplan.spec.model import ModelSpec
     from lcplan.spec.workload import Workload
     from lcplan.strategy import Mesh, Strategy
+    from planner.api import Estimated, estimate, search, whatif
 
 _HOME = {
     "BadInputError": "lcplan.formats.errors",
+    "Estimated": "planner.api",
     "HardwareSpec": "lcplan.spec.hardware",
     "LcplanError": "lcplan.formats.errors",
     "Mesh": "lcplan.strategy",
@@ -28,10 +31,14 @@ _HOME = {
     "Plan": "lcplan.evidence.plan",
     "Strategy": "lcplan.strategy",
     "Workload": "lcplan.spec.workload",
+    "estimate": "planner.api",
+    "search": "planner.api",
+    "whatif": "planner.api",
 }
 
 __all__ = [
     "BadInputError",
+    "Estimated",
     "HardwareSpec",
     "LcplanError",
     "Mesh",
@@ -40,6 +47,9 @@ __all__ = [
     "Strategy",
     "Workload",
     "__version__",
+    "estimate",
+    "search",
+    "whatif",
 ]
 
 
@@ -47,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'lcplan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

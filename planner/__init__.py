@@ -1,7 +1,7 @@
 """Verbs: space, rules, search, measure, choose, show.
 
-``planner.search``, ``planner.estimate`` and ``planner.whatif`` are the questions of the command line as functions. They load on
-first use, so that ``import planner`` is free.
+``planner.search``, ``planner.estimate`` and ``planner.whatif`` are aliases of ``lcplan.search``, ``lcplan.estimate`` and
+``lcplan.whatif``. They load on first use, so that ``import planner`` is free.
 """
 
 from __future__ import annotations

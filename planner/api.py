@@ -1,6 +1,6 @@
 """What notebooks and scripts call: the commands' questions as functions, with frozen values in and out.
 
-``planner.search(model="llama3-8b", seq="256k", hw="gb200-nvl72")`` asks what the command line asks, with the same names and the
+``lcplan.search(model="llama3-8b", seq="256k", hw="gb200-nvl72")`` asks what the command line asks, with the same names and the
 same defaults; nothing is printed, and no file is written unless ``out`` says where.
 """
 

@@ -6,6 +6,8 @@ Imports are read from the source (lazy ones inside functions too), and from what
 import ast
 import subprocess
 import sys
+from collections import Counter, defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("lcplan", "cost_models", "strategies", "planner")
 JAX = {"jax", "jaxlib", "flax", "optax", "libtpu", "jax_plugins"}
+POINTS_UP = {"lcplan/__init__.py": {"planner.api"}, "lcplan/__main__.py": {"planner.cli.main"}}
+"""The two files that may reach a higher package, and only through ``import_module`` of these names."""
+MOST_MODULES = 15
+KNOWN_CIRCLE = {f"planner.space.{name}" for name in ("analysis", "rl_iteration", "rollout_analysis")}
+"""Files that still import each other; goes when each workload has its own module."""
 HEAVY = ("jax", "numpy", "optuna", "flax", "matplotlib", "plotly", "rich", "click")
 
 
@@ -20,10 +27,23 @@ def files(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
+def nodes(path):
+    """Everything in a file but the bodies of ``if TYPE_CHECKING``, which never run."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typed = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    return [node for node in ast.walk(tree) if id(node) not in typed]
+
+
 def imported(path):
     """Top-level names of everything that a file imports, anywhere in it; relative imports are the package's own."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -31,6 +51,56 @@ def imported(path):
         elif isinstance(node, ast.ImportFrom) and node.level:
             names.add(path.relative_to(ROOT).parts[0])
     return names
+
+
+def named(path):
+    """Modules of the four packages that a file holds as text, which is how ``import_module`` takes them."""
+    texts = {node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return texts & set(MODULES)
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for package in PACKAGES for path in files(package)}
+"""Every module by its full name."""
+
+
+def arrows(path):
+    """Modules that a file imports, lazily or not, by statement or by name."""
+    wanted = set(named(path))
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            wanted |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = path.parent.relative_to(ROOT).parts
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+            inner = {f"{base}.{alias.name}" for alias in node.names}
+            wanted |= {name if name in MODULES else base for name in inner}
+    return wanted & set(MODULES) - {module_of(path)}
+
+
+def plain_arrows():
+    """The graph of modules without the ``__init__`` and ``__main__`` that offer others' names."""
+    plain = {module for module, path in MODULES.items() if not path.stem.startswith("__")}
+    known = {module: KNOWN_CIRCLE if module in KNOWN_CIRCLE else set() for module in plain}
+    return {module: arrows(MODULES[module]) & plain - known[module] for module in plain}
+
+
+def folder_of(module):
+    """``planner/run`` of ``planner.run.tune.sampler``; a file of the package's root is a folder of its own."""
+    return "/".join(module.split(".")[:2])
+
+
+def circle(graph):
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
 
 
 def files_without_jax():
@@ -46,6 +116,37 @@ def test_there_is_something_to_check():
     assert all(files(package) for package in PACKAGES)
     assert "pydantic" in imported(ROOT / "lcplan" / "formats" / "frozen.py")
     assert "lcplan" in imported(ROOT / "lcplan" / "catalog" / "user_specs.py")
+
+
+def test_no_files_import_each_other_in_a_circle():
+    assert len(plain_arrows()) > 100
+    assert circle(plain_arrows()) == []
+
+
+def test_no_folders_import_each_other_in_a_circle():
+    folders = defaultdict(set)
+    for module, wanted in plain_arrows().items():
+        folders[folder_of(module)] |= {folder_of(other) for other in wanted} - {folder_of(module)}
+    assert circle(folders) == []
+
+
+def test_no_folder_has_more_modules_than_a_reader_can_hold():
+    sizes = Counter(label(path.parent) for path in MODULES.values() if path.name != "__init__.py")
+    assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def test_planners_root_holds_the_api_and_folders():
+    assert {path.name for path in (ROOT / "planner").glob("*.py")} == {"__init__.py", "api.py"}
+
+
+@pytest.mark.parametrize("path", files("lcplan"), ids=label)
+def test_only_two_files_of_lcplan_know_a_higher_package_by_name(path):
+    assert {name for name in named(path) if not name.startswith("lcplan")} == POINTS_UP.get(label(path), set())
+
+
+@pytest.mark.parametrize("path", [*files("cost_models"), *files("strategies")], ids=label)
+def test_laws_and_programs_know_no_planner_by_name(path):
+    assert not {name for name in named(path) if name.startswith("planner")}
 
 
 @pytest.mark.parametrize("path", files("lcplan"), ids=label)
@@ -90,9 +191,26 @@ def test_a_fresh_python_has_loaded_nothing_heavy(code):
 
 
 def test_importing_lcplan_loads_not_even_pydantic():
-    program = "import sys, lcplan; print('pydantic' in sys.modules, 'yaml' in sys.modules)"
+    program = "import sys, lcplan; dir(lcplan); print([n for n in ('pydantic', 'yaml', 'planner') if n in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "False False\n"
+    assert run.stdout == "[]\n"
+
+
+def test_lcplan_offers_the_api_under_its_own_name():
+    import lcplan
+    import planner
+
+    for name in planner.__all__:
+        assert getattr(lcplan, name) is getattr(planner, name)
+    assert set(planner.__all__) < set(lcplan.__all__) <= set(dir(lcplan))
+
+
+def test_python_runs_lcplan_as_the_command():
+    run = subprocess.run([sys.executable, "-m", "lcplan", "--help"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Usage: lcplan [OPTIONS] COMMAND")
+    wrong = subprocess.run([sys.executable, "-m", "lcplan", "serch"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "did you mean 'search'?" in wrong.stderr
 
 
 def test_cost_models_load_numpy_but_no_jax():
