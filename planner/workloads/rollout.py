@@ -13,10 +13,10 @@ from cost_models.inputs.table import StrategyTable
 from cost_models.rollout.estimate import estimate_rollout, rollout_need_bytes
 from cost_models.rollout.table import RolloutTable
 from lcplan.formats.errors import BadInputError
-from lcplan.strategy import AXES, Mesh, Sampling, Strategy
+from lcplan.strategy import AXES, KNOBS, Mesh, Sampling, Strategy
 from planner.measure.workers.job import ROLLOUT as ROLLOUT_PROGRAM
 from planner.measure.workers.job import CompileJob
-from planner.request.filters import Filters
+from planner.request.filters import Filters, refuse_several
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules.rollout import ROLLOUT_RULES, layout_problems, layouts_of
@@ -24,7 +24,7 @@ from planner.space.analysis import Space, mesh_table, setting_of
 from planner.space.enumerate import Ints, mesh_sizes
 from planner.space.reject import Rejected, broken_rules_of, screen
 from planner.space.rollout_space import expand
-from planner.workloads.interface import PlannedWorkload
+from planner.workloads.interface import PlannedWorkload, knobs_without
 
 _BATCH_RULES = frozenset({"batch", "decode-rows"})
 
@@ -35,21 +35,8 @@ class Rollout(PlannedWorkload[RolloutTable]):
     mesh_rules = ROLLOUT_RULES
     rules = ROLLOUT_RULES
     refused_questions = {"max-seq": "max-seq is asked of a train step; with --workload sample use sweep --vary generate=.."}
-    foreign_quantities = frozenset(
-        {
-            "seq",
-            "dtype",
-            "context",
-            "remat",
-            "offload-percent",
-            "scheme",
-            "microbatches",
-            "loss-chunk-tokens",
-            "moments-dtype",
-            "reduce-dtype",
-        }
-    )
-    foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "offload", "sequence"})
+    foreign_quantities = frozenset({"seq", "dtype", "context"}) | knobs_without("sample")
+    foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
     accumulates = False
     not_tuned = "the tuner turns knobs of a train step; leave it out, or plan the train step alone (--workload train)"
     not_exported = "strategies.rollout.step builds its program, and a plan of --workload train is what trainers take"
@@ -98,10 +85,7 @@ class Rollout(PlannedWorkload[RolloutTable]):
     def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
         """The layout that the filters name; left open, a layer is gathered in each step and the cache is read whole."""
         filters = request.filters
-        many = [name for name in ("parameters", "cache", "gather_dtype", "backend") if len(getattr(filters, name)) > 1]
-        if many:
-            options = [name.replace("_", "-") for name in many]
-            raise BadInputError([f"estimate prices one strategy; give one value for --{name}" for name in options])
+        refuse_several(filters, KNOBS)
         default = layouts_of(mesh.fsdp, mesh.tensor)[-1]
         sampling = Sampling.model_validate(
             {"mesh": mesh, "parameters": (filters.parameters or (default,))[0], "cache": (filters.cache or ("whole",))[0]}
