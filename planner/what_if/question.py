@@ -9,6 +9,7 @@ from planner.what_if.boundary import boundary
 from planner.what_if.result import QUANTITY, Question, WhatIf
 from planner.what_if.sweep import sweep
 from planner.what_if.vary import QUANTITIES, Varied
+from planner.workloads.registry import planned
 
 ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
 """The quantity that a boundary question finds, which it therefore cannot vary."""
@@ -28,7 +29,7 @@ def what_if(
         A sweep over nothing, or a boundary question that varies what it asks for.
     """
     _check(question, varied)
-    _check_workload(request, question, varied)
+    _check_kind(request, question, varied)
     most = request.devices or request.hardware.devices
     ask = Ask(request.model_copy(update={"devices": None}), backends, most)
     answer = boundary(ask, question) if question != "sweep" else None
@@ -47,14 +48,10 @@ def _check(question: Question, varied: tuple[Varied, ...]) -> None:
         )
 
 
-def _check_workload(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
-    """Refuse questions and quantities that the kind of workload does not have."""
-    kind: str = request.workload.kind
-    problems = []
-    if question == "max-seq" and kind != "train":
-        problems.append(f"max-seq is asked of a train step; with --workload {kind} use sweep --vary generate=..")
-    if question == "max-batch" and kind == "rl":
-        problems.append("max-batch is asked of a train step or a rollout; with --workload rl use sweep --vary batch=..")
+def _check_kind(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
+    """Refuse questions and quantities that the kind of workload does not have, by name."""
+    workload, kind = planned(request), request.workload.kind
+    problems = [workload.refused_questions[question]] if question in workload.refused_questions else []
     known = ", ".join(name for name, quantity in QUANTITIES.items() if kind in quantity.workloads)
     for quantity in (one.quantity for one in varied):
         if kind not in quantity.workloads:
@@ -66,7 +63,7 @@ def _check_workload(request: SearchRequest, question: Question, varied: tuple[Va
 
 def _notes(ask: Ask, question: Question) -> tuple[str, ...]:
     notes = []
-    if question == "max-batch" and ask.request.workload.kind != "sample" and not ask.request.filters.microbatches:
+    if question == "max-batch" and planned(ask.request).accumulates and not ask.request.filters.microbatches:
         notes.append(
             "max-batch counts sequences that a step holds at once (microbatches=1); gradient accumulation makes any batch "
             "fit that fits once"
