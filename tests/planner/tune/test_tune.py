@@ -110,7 +110,7 @@ def test_tokens_a_device_are_tuned_where_they_are_asked_for(bench, tmp_path):
     wide = START.model_copy(update={"mesh": Mesh(data=2, context=16, tensor=2), "microbatches": 8})
     both = [price(request, one) for one in (START, wide)]
     assert both[1].best.step_s < both[0].best.step_s / 1.5
-    tuned = tune(replace(bench, request=request), both, Budget(trials=10), stage="modelled", url=url(tmp_path))
+    tuned = tune(replace(bench, request=request), both, Budget(trials=20), stage="modelled", url=url(tmp_path))
     improved = [one for one in tuned.history if one["outcome"] == "improved"]
     assert any(one["strategy"].startswith(START.mesh.label) for one in improved)
     assert all(" in device-seconds" in one["says"] for one in improved)
