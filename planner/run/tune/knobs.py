@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from lcplan.strategy import RING_SCHEMES, SCHEDULERS, STEP_KNOBS, Knob, Strategy, Value
+from lcplan.strategy import GROUP_SCHEMES, RING_SCHEMES, SCHEDULERS, STEP_KNOBS, Knob, Strategy, Value
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.request.request import SearchRequest
@@ -79,8 +79,8 @@ class TuningSpace:
         return knob.tuner or (base.knob(knob.name),)
 
     def schemes(self, base: Strategy) -> Sequence[Value]:
-        """Where no part of the context axis can exchange heads, ``ulysses-ring`` is another scheme's program."""
-        return [name for name in STEP_KNOBS["scheme"].tuner if self.exchanges(base) or name != "ulysses-ring"]
+        """Where no part of the context axis can exchange heads, a scheme of groups is another scheme's program."""
+        return [name for name in STEP_KNOBS["scheme"].tuner if self.exchanges(base) or name not in GROUP_SCHEMES]
 
     def exchanges(self, base: Strategy) -> Sequence[Value]:
         """Sizes of exchange that leave a ring."""
