@@ -9,6 +9,7 @@ from words import HELP, PACKAGES, PAGES, ROOT, Text, code_texts, findings, main,
 
 CHECKED = (
     "README.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/step",
     "docs/adding.md",
