@@ -12,8 +12,8 @@ from planner.candidates.candidate import Candidate, objective_value
 from planner.explain.break_even import BreakEven, break_evens
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
-from planner.space.one_strategy import price
-from planner.space.reject import broken_rules
+from planner.workloads.points import broken_rules
+from planner.workloads.pricing import price
 
 Reason = Literal["won", "failed", "rule", "memory", "time"]
 

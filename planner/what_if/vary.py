@@ -137,7 +137,7 @@ def _workload(field: str) -> Callable[[Ask, Any], Ask]:
 
 def _documents(ask: Ask, value: int) -> Ask:
     workload = ask.request.workload
-    if workload.kind != "train":
+    if "document_len" not in type(workload).model_fields:
         raise BadInputError(f"--vary document-len: sequences of --workload {workload.kind} are not packed; leave it out")
     changed = workload.model_copy(update={"document_len": value})
     return ask.with_request(ask.request.model_copy(update={"workload": changed}))

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 
 from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
@@ -91,7 +92,7 @@ def command(**options: Any) -> int:
 def _request(parsed: WhatIfOptions) -> SearchRequest:
     names = RequestOptions.model_fields
     given = {name: value for name, value in parsed.model_dump().items() if name in names}
-    if parsed.kind != "train":
+    if "seq" not in WORKLOAD_TYPES[parsed.kind].facts.needs:
         return build_request(RequestOptions.model_validate(given))
     swept = any(text.partition("=")[0].strip() == "seq" for text in parsed.vary)
     if parsed.seq is None and parsed.question != "max-seq" and not swept:

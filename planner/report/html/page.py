@@ -24,7 +24,7 @@ from planner.report.html.exports import trainer_files
 from planner.report.html.priced_sample import cloud
 from planner.report.html.renderer import javascript
 from planner.run.run_read import Run
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:; "

@@ -9,8 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lcplan.formats.units import format_bytes, format_count, format_seconds, format_tokens
-from lcplan.spec.rollout_workloads import RlWorkload, SampleWorkload
+from lcplan.formats.units import format_bytes, format_count, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown, candidate_table
 from planner.report.terminal.evidence_marks import LEGEND, MARKS
@@ -24,16 +23,10 @@ SHOWN = 10
 def headline(request: SearchRequest) -> Text:
     """What was asked, in one line."""
     model, workload, hardware = request.model, request.workload, request.hardware
-    chosen = "" if workload.global_batch_given else " (lcplan's choice; --global-batch changes it)"
     devices = f"{request.devices}" if request.devices else f"up to {hardware.devices}"
-    packed = "" if workload.document_len is None else f" in documents of {format_tokens(workload.document_len)}"
-    what = f"{workload.global_batch} x {format_tokens(workload.seq_len)} tokens a step{packed}{chosen}"
-    if isinstance(workload, SampleWorkload):
-        kind = "an iteration" if isinstance(workload, RlWorkload) else "a rollout"
-        what = f"{workload.batch} x {workload.prompt} + {workload.generate} tokens {kind}, cache in {workload.kv_dtype}"
     active = f" ({format_count(model.active_parameters)} active)" if model.experts is not None else ""
     return Text(
-        f"{model.name}, {format_count(model.parameters)} parameters{active}; {what}\n"
+        f"{model.name}, {format_count(model.parameters)} parameters{active}; {workload.description}\n"
         f"{devices} x {hardware.device.name} ({hardware.name}), budget "
         f"{format_bytes(request.budget_bytes)} a device"
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cost_models.estimate import need_bytes
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.formats.errors import BadInputError
@@ -14,7 +15,6 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT
-from planner.candidates.pricing import need_bytes
 from planner.request.filters import Filters
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import KNOB_NAMES, Knob, KnobName, Trainer

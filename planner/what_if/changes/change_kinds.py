@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from cost_models.inputs.table import StrategyTable
 from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
-from planner.candidates.pricing import need_bytes
 from planner.request.filters import AxisFilter, Filters
 from planner.request.request import default_global_batch
 from planner.request.request_changes import Ask
 from planner.space.analysis import setting_of
-from planner.space.feasible import nearest_miss
+from planner.what_if.feasible import nearest_miss
 from planner.what_if.longest import longest_sequence
+from planner.workloads.pricing import need_bytes, table_of
 
 Told = Callable[[Strategy], tuple[str, tuple[str, ...]]]
 """From the strategy that then wins to the words and the command line arguments of the change."""
@@ -149,7 +148,7 @@ def with_batch(ask: Ask, batch: int, why: str = "fewer tokens a step") -> Propos
     """Another number of sequences a step."""
     workload = ask.request.workload.resized(global_batch=batch, given=True)
     changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
-    option = "--global-batch" if workload.kind == "train" else "--batch"
+    option = f"--{workload.facts.batch_field.replace('_', '-')}"
     return Proposal(changed, fixed(f"{option} {batch} ({why})", option, str(batch)))
 
 
@@ -214,7 +213,8 @@ def _budget(ask: Ask) -> Groups:
     miss, request = nearest_miss(ask), ask.request
     if miss is None:
         return
-    need = ceil(need_bytes(setting_of(request), StrategyTable.from_strategies([miss.strategy]))[0])
+    setting = setting_of(request)
+    need = ceil(need_bytes(setting, table_of(setting, [miss.strategy]))[0])
     memory = int(request.hardware.device.hbm_bytes.value)
     if request.budget_bytes < need <= memory:
         says = f"--budget {need} ({format_bytes(need)} of the device's {format_bytes(memory)})"
@@ -234,5 +234,3 @@ KINDS: dict[str, Kind] = {
     "budget": _budget,
 }
 """Every kind by name."""
-TRAIN_KINDS = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
-"""Kinds that a rollout does not have."""

@@ -7,10 +7,11 @@ from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
 from planner.request.filters import Filters
-from planner.space.analysis import analyse, setting_of, valid_points
+from planner.space.analysis import setting_of
 from planner.trainers import Job, all_trainers, trainer, trainer_names
 from planner.trainers.common.restrict import restrict, rules_for
 from planner.trainers.common.translate import translate
+from planner.workloads.points import analyse, valid_points
 
 
 def narrowed(request, name: str):

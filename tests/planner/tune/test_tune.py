@@ -15,7 +15,7 @@ from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
 from planner.run.tune import Budget, run, tune
 from planner.run.tune.knobs import TuningSpace
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 HARDWARE = catalog.hardware("gb200-nvl72")
 REQUEST = SearchRequest(
