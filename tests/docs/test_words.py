@@ -18,6 +18,7 @@ CHECKED = (
     "docs/commands.md",
     "docs/explain.md",
     "docs/export.md",
+    "docs/adding.md",
     "docs/getting-started.md",
     "docs/how-a-search-decides.md",
     "docs/many-machines.md",
