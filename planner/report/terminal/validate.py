@@ -11,8 +11,8 @@ from rich.text import Text
 from planner.validate.scoring.result import TableResult
 
 NAMES = {
-    "tflop_per_s_per_device": "TFLOP/s a device",
-    "tokens_per_s_per_device": "tokens/s a device",
+    "tflop_per_s_per_device": "TFLOP/s per device",
+    "tokens_per_s_per_device": "tokens/s per device",
     "step_s": "step time",
     "peak_bytes": "peak memory",
     "fits": "fits",
