@@ -24,7 +24,8 @@ The error is the predicted value over the measured one, minus one.
 * *LOO* (leave one out) is the mean absolute error of each row under constants and choices that were fitted on all the others.
   It is given where anything was fitted.
 * *rank* is Spearman's correlation.
-* *fitted* counts the constants that were fitted on rows of the table, and the choices for fields that its source leaves open, one per table.
+* *fitted* counts the constants that were fitted on rows of the table.
+  It also counts the choices for fields that its source leaves open, one per table.
   Nothing is fitted per row.
 """
 
@@ -104,7 +105,7 @@ def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
     )
     yield "No model in which memory grows with these is right about both."
     yield "Such rows are counted, and listed separately.\n"
-    yield "| table | rows | right | too close to call | others | right | predicted to fit but ran out | contradictory among these |"
+    yield "| table | rows | right | too close to call | others | right | predicted to fit but ran out | contradictory |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for result in results:
         entry = result.summary.get("fits")
