@@ -7,10 +7,12 @@ from typing import Any
 from lcplan.formats.units import GIB, format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.report.html.priced_sample import Dot
+from planner.report.charts.priced_sample import Dot
+from planner.report.view.labels import NO_CONTEXT, scheme_label
+from planner.report.view.performance import need_bytes
 from planner.run.run_read import Run
 
-SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", "no context axis")
+SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", NO_CONTEXT)
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 KINDS = ("priced", "candidate", "winner")
 HEIGHT_PIXELS = 380
@@ -117,11 +119,11 @@ def _candidate(run: Run, candidate: Candidate) -> dict[str, Any]:
     winner = run.winner is not None and candidate.strategy == run.winner.strategy
     return {
         "strategy": strategy.label,
-        "scheme": strategy.scheme if strategy.mesh.context > 1 else "no context axis",
+        "scheme": scheme_label(strategy),
         "remat": strategy.remat,
         "devices": strategy.devices,
         "step_s": _short(best.step_s),
-        "memory_gib": _short((best.memory_bytes + candidate.estimate["allowance_bytes"]) / GIB),
+        "memory_gib": _short(need_bytes(candidate) / GIB),
         "fits": "yes" if best.fits else "no",
         "kind": "winner" if winner else "candidate",
         "rung": best.rung,
@@ -140,7 +142,7 @@ def _figures(run: Run) -> Figures:
             str(number),
             candidate.strategy.label,
             format_seconds(candidate.best.step_s),
-            format_bytes(candidate.best.memory_bytes + candidate.estimate["allowance_bytes"]),
+            format_bytes(need_bytes(candidate)),
             "yes" if candidate.best.fits else "no",
             candidate.best.rung,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from lcplan.formats.units import GIB, format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import Chart, Figures
-from planner.report.terminal.candidates import mesh_label
+from planner.report.view.labels import part_label, short_label
 from planner.run.run_read import Run
 
 SHOWN = 10
@@ -36,9 +36,10 @@ def parts_chart(run: Run, kind: Kind) -> Chart:
     """Where each candidate's bytes or seconds go."""
     shown = run.shown[:SHOWN]
     parts = _parts(shown, kind.key)
-    words = [part.replace("_", " ") for part in parts]
+    words = [part_label(part) for part in parts]
     labelled = [
-        (f"{number}  {short_label(candidate)}", candidate.estimate[kind.key]) for number, candidate in enumerate(shown, 1)
+        (f"{number}  {short_label(candidate.strategy)}", candidate.estimate[kind.key])
+        for number, candidate in enumerate(shown, 1)
     ]
     values = [
         {"candidate": label, "part": word, "order": order, "value": float(f"{found.get(part, 0) / kind.scale:.5g}")}
@@ -83,10 +84,3 @@ def _parts(shown: tuple[Candidate, ...], key: str) -> list[str]:
             if part != "total":
                 sums[part] = sums.get(part, 0.0) + value
     return sorted((part for part, total in sums.items() if total > 0), key=lambda part: -sums[part])
-
-
-def short_label(candidate: Candidate) -> str:
-    """Mesh, scheme, remat and backend in few letters."""
-    strategy = candidate.strategy
-    scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
-    return f"{mesh_label(candidate)}{scheme} {strategy.remat_label} {strategy.backend}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from planner.report.accuracy_pictures import POINTS, picture_name
+from planner.report.charts.accuracy_pictures import POINTS, picture_name
 from planner.report.terminal.validate import NAMES, percent
 from planner.validate.scoring.result import TableResult
 from planner.validate.scoring.score import BAND
