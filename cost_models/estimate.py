@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.collectives.network import Network
 from cost_models.compute.flops import full_attention_flop, hardware_flop, model_flop
+from cost_models.inputs.kernel_groups import kernel_groups
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
@@ -30,7 +31,7 @@ CHUNK_ROWS = 8192
 class EstimateTable:
     """The laws' prediction for each row of a table; columns of shape ``[n]``, SI units.
 
-    ``memory_bytes`` and ``time_s`` are by part (``MEMORY_PARTS``, ``TIME_PARTS``) and add up to ``total_bytes`` and
+    ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and
     ``step_s``; ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
     ``cost_models.memory.parts.PHASES``.
     """
@@ -74,7 +75,7 @@ class EstimateTable:
         memory = {part: made[f"memory {part}"] for part in self.memory_bytes}
         return replace(self, **apart, memory_bytes=memory, time_s={part: made[f"time {part}"] for part in self.time_s})
 
-    def fill(self, rows: slice, part: EstimateTable) -> None:
+    def fill(self, rows: slice | NDArray[np.intp], part: EstimateTable) -> None:
         """Write ``part`` into ``rows`` of a table that ``like`` made, while its columns are still in the core's cache."""
         columns = self._columns()
         for name, values in part._columns().items():
@@ -127,6 +128,18 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
     -----
     Source: the laws of this package, each with its own.
     """
+    groups = kernel_groups(setting, table)
+    if len(groups) == 1:
+        return _estimate(groups[0][0], table)
+    priced = [(rows, _estimate(group, table.take(rows))) for group, rows in groups]
+    whole = priced[0][1].like(len(table))
+    for rows, part in priced:
+        whole.fill(rows, part)
+    return whole
+
+
+def _estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
+    """The estimate of candidates that share a setting, a chunk of rows at a time."""
     whole: EstimateTable | None = None
     network = Network.of(Layout(setting, table), rates_for(setting))
     for start in range(0, max(len(table), 1), CHUNK_ROWS):

@@ -6,9 +6,11 @@ same defaults; nothing is printed, and no file is written unless ``out`` says wh
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypedDict, Unpack
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from lcplan import catalog
 from lcplan.formats.errors import BadInputError
@@ -17,12 +19,13 @@ from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.spec.rollout_workloads import WorkloadKind
+from lcplan.strategy import KNOBS, renamed
 from planner.candidates.candidate import Candidate
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
 from planner.request.document import SCHEMA_VERSION, request_json
-from planner.request.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
+from planner.request.filters import Filters, parse_mesh, wrong_values
+from planner.request.knob_fields import with_knobs
 from planner.request.request import Objective, SearchRequest, Stage, make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 from planner.run.make_plan import make_plan
@@ -37,57 +40,16 @@ from planner.what_if.question import what_if
 from planner.what_if.result import Question, WhatIf
 from planner.what_if.vary import parse_vary
 
-Names = str | tuple[str, ...] | list[str]
-Sizes = int | tuple[int, ...] | list[int]
-Percent = Annotated[int, Field(ge=1, le=100)]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Options(TypedDict, total=False):
-    """What every question takes, named as on the command line. ``model``, ``hw`` and (but for max-seq) ``seq`` are needed.
+@with_knobs
+class _Given(WorkloadOptions):
+    """Every option of a question and its values, checked: text is read as on the command line.
 
     ``model`` and ``hw`` are names, paths or specs; ``seq`` tokens or ``"256k"``; ``budget`` bytes or ``"80GiB"``; knobs one
     value or several.
     """
-
-    model: str | ModelSpec
-    hw: str | HardwareSpec
-    seq: int | str
-    devices: int
-    global_batch: int
-    document_len: int | str
-    budget: int | str
-    objective: Objective
-    mesh: str
-    scheme: Names
-    remat: Names
-    backend: Names
-    microbatches: Sizes
-    loss_chunk_tokens: Sizes
-    collective_matmul: Names
-    gather_dtype: Names
-    reduce_dtype: Names
-    moments_dtype: Names
-    sharding_mode: Names
-    scheduler: Names
-    ulysses: Sizes
-    bidirectional: Names
-    moe_dispatch: Names
-    moe_room_percent: Sizes
-    attention_block: Sizes
-    offload_percent: Sizes
-    workload: WorkloadKind
-    prompt: int | str
-    generate: int | str
-    batch: int
-    kv_dtype: str
-    donate: bool
-    parameters: Names
-    cache: Names
-    toolchain: str
-
-
-class _Given(WorkloadOptions):
-    """``Options``, checked: unknown names are errors, and text is read as on the command line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -97,25 +59,6 @@ class _Given(WorkloadOptions):
     budget: int | None = None
     objective: Objective = "tokens_per_s"
     mesh: str | None = None
-    scheme: tuple[str, ...] = ()
-    remat: tuple[str, ...] = ()
-    backend: tuple[str, ...] = ()
-    microbatches: tuple[int, ...] = ()
-    loss_chunk_tokens: tuple[int, ...] = ()
-    collective_matmul: tuple[str, ...] = ()
-    gather_dtype: tuple[str, ...] = ()
-    reduce_dtype: tuple[str, ...] = ()
-    moments_dtype: tuple[str, ...] = ()
-    sharding_mode: tuple[str, ...] = ()
-    scheduler: tuple[str, ...] = ()
-    ulysses: tuple[int, ...] = ()
-    bidirectional: tuple[str, ...] = ()
-    moe_dispatch: tuple[str, ...] = ()
-    moe_room_percent: tuple[int, ...] = ()
-    attention_block: tuple[int, ...] = ()
-    offload_percent: tuple[Percent, ...] = ()
-    parameters: tuple[str, ...] = ()
-    cache: tuple[str, ...] = ()
     toolchain: str | None = None
 
     @field_validator("seq", "document_len", "prompt", "generate", mode="before")
@@ -128,17 +71,18 @@ class _Given(WorkloadOptions):
     def _bytes(cls, value: Any) -> Any:
         return parse_bytes(value, "budget") if isinstance(value, str) else value
 
-    @field_validator(*(name for name in KNOB_FILTERS if name in Options.__annotations__), mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str | int) else value
+    def _several(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """One value of a knob is a list of one."""
+        return {name: (value,) if name in KNOBS and isinstance(value, str | int) else value for name, value in data.items()}
 
     def request(self) -> SearchRequest:
         """The request that the command line would make of the same words."""
         check_workload(self)
         model = self.model if isinstance(self.model, ModelSpec) else catalog.model(self.model)
         hardware = self.hw if isinstance(self.hw, HardwareSpec) else catalog.hardware(self.hw)
-        knobs = {name: getattr(self, name) for name in KNOB_FILTERS if hasattr(self, name)}
+        knobs = {name: getattr(self, name) for name in KNOBS}
         if problems := wrong_values(knobs):
             raise BadInputError(problems)
         return make_request(
@@ -152,6 +96,22 @@ class _Given(WorkloadOptions):
                 "filters": Filters(mesh=parse_mesh(self.mesh) if self.mesh else {}, **knobs),
             }
         )
+
+
+_OTHER_NAMES = {"workload": "kind", "donate": "no_donate"}
+"""Options by the names that they have where they are checked."""
+_SHOWN_NAMES = {checked: name for name, checked in _OTHER_NAMES.items()}
+OPTIONS: tuple[str, ...] = tuple(_SHOWN_NAMES.get(name, name) for name in _Given.model_fields)
+"""Names of the options that every question takes; ``model``, ``hw`` and, but for max-seq, ``seq`` are needed."""
+
+
+def _with_options(question: F) -> F:
+    """List every option in the signature of a question, for ``help`` and for editors."""
+    shown = signature(question)
+    own = [one for one in shown.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    options = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
+    question.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return question
 
 
 class Estimated(Frozen):
@@ -177,9 +137,8 @@ class _Silent:
         """Nobody is told."""
 
 
-def search(
-    *, stages: Stage = "modelled", survivors: int = 8, out: str | None = None, **options: Unpack[Options]
-) -> SearchResult:
+@_with_options
+def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = None, **options: Any) -> SearchResult:
     """Find the best strategy. ``out``: also keep the study, ``result.json`` and ``plan.yaml`` there, as the command does.
 
     Raises
@@ -206,7 +165,8 @@ def _store(folder: RunFolder | None, request: SearchRequest, *, stages: Stage) -
     return Store.open(folder.study_url, request.identity)
 
 
-def estimate(*, compiled: bool = False, **options: Unpack[Options]) -> Estimated:
+@_with_options
+def estimate(*, compiled: bool = False, **options: Any) -> Estimated:
     """Price the one strategy that ``mesh`` and the knobs name; ``compiled``: also for the target, with its own compiler."""
     given = _read(options)
     request, toolchain = given.request(), probe(given.toolchain)
@@ -216,9 +176,8 @@ def estimate(*, compiled: bool = False, **options: Unpack[Options]) -> Estimated
     return Estimated(request=request, candidate=candidate)
 
 
-def whatif(
-    question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Unpack[Options]
-) -> WhatIf:
+@_with_options
+def whatif(question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Any) -> WhatIf:
     """``max-seq``, ``min-devices``, ``max-batch`` or ``sweep``; ``vary`` as on the command line, ``"seq=64k..1m"``."""
     open_length = question == "max-seq" or _varies_length(vary)
     given = _read({"seq": options.get("document_len", 128), **options} if open_length else options)
@@ -241,12 +200,8 @@ def _confirmed(found: WhatIf, toolchain: Toolchain) -> WhatIf:
     return confirm(found, measure)
 
 
-_OTHER_NAMES = {"workload": "kind", "donate": "no_donate"}
-"""Options by the names that they have where they are checked."""
-
-
-def _read(options: Any) -> _Given:
-    options = {_OTHER_NAMES.get(name, name): value for name, value in options.items()}
+def _read(options: dict[str, Any]) -> _Given:
+    options = {_OTHER_NAMES.get(name, name): value for name, value in renamed(options).items()}
     if "no_donate" in options:
         options["no_donate"] = not options["no_donate"]
     needed = ("model", "hw", "seq") if options.get("kind", "train") == "train" else ("model", "hw")
@@ -255,11 +210,11 @@ def _read(options: Any) -> _Given:
         raise BadInputError([f"{name}= is needed" for name in missing])
     unknown = [name for name in options if name not in _Given.model_fields]
     if unknown:
-        raise BadInputError([f"unknown option {name!r}{hint(name, Options.__annotations__)}" for name in unknown])
+        raise BadInputError([f"unknown option {name!r}{hint(name, OPTIONS)}" for name in unknown])
     try:
         return _Given.model_validate(dict(options))
     except ValidationError as error:
         raise BadInputError([f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]) from None
 
 
-__all__ = ["Estimated", "Options", "estimate", "search", "whatif"]
+__all__ = ["OPTIONS", "Estimated", "estimate", "search", "whatif"]

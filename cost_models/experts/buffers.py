@@ -21,7 +21,7 @@ once for each, masked (github jax-ml/jax, experimental/pallas/ops/tpu/megablox/g
 
 IMBALANCE = 1.2
 """Rows of the busiest expert rank over the mean. An assumption, not a measurement: routers are trained towards 1, and we know
-no published figure of a trained model's ranks. Rows beyond ``moe_room_percent`` are dropped, so that is its bound."""
+no published figure of a trained model's ranks. Rows beyond ``moe_capacity_percent`` are dropped, so that is its bound."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ExpertLayout:
 
     @cached_property
     def _percent(self) -> Floats:
-        return self.layout.table.moe_room_percent.astype(np.float64)
+        return self.layout.table.moe_capacity_percent.astype(np.float64)
 
     @property
     def _received(self) -> Floats:

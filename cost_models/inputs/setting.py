@@ -10,17 +10,9 @@ from cost_models.inputs.program import STEP, Program
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import AnyWorkload
+from lcplan.strategy.attention_kernel import AttentionKernel, attention_kernel, shortest_chunk
 
-Kernel = Literal["cudnn", "splash", "blockwise", "unfused"]
-
-SPLASH_LANES = 128
-"""Head dims of jax's splash attention kernels come in multiples of a TPU's lanes."""
-CUDNN_LARGEST_HEAD_DIM = 128
-"""cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
-
-CUDNN_UNLIKE_HEADS_CAPABILITY, CUDNN_LARGEST_UNLIKE_HEAD_DIM = (9, 0), 192
-"""Keys and values with heads of unlike size take cuDNN 9.10 and compute capability 9.0 (jax 0.10.1,
-_src/cudnn/fused_attention_stablehlo.py); DeepSeek's 192 and 128 are what that case is for."""
+Kernel = Literal[AttentionKernel, "unfused"]
 
 
 @dataclass(frozen=True)
@@ -37,30 +29,24 @@ class Setting:
     program: Program = STEP
     constants: Constants = field(default_factory=published_constants)
 
+    shortest_chunk: int | None = None
+    """Shortest length that the attention kernel meets [tokens]; None: that of a rank that holds whole sequences."""
+
     @property
     def kernel(self) -> Kernel:
-        """The attention kernel that the step runs inside a chunk on this hardware.
+        """The attention kernel inside a chunk on this hardware: for a program with a step of its own, what the step runs.
 
-        cuDNN's takes half precision and head dims that are multiples of 8 up to 128, splash on TPU half precision and
-        multiples of 128; everything else runs blockwise JAX.
-        Another trainer's fused kernel is priced as cuDNN's or splash.
+        The fused kernels of another trainer's program are priced as cuDNN's or splash.
         """
         if self.program.attention == "unfused":
             return "unfused"
         if self.program.attention == "flash":
             return "cudnn" if self.hardware.kind == "gpu" else "splash"
-        if self.model.latent is not None:
-            return self._latent_kernel
-        head_dim, half_precision = self.model.head_dim, self.workload.precision == "bf16"
-        if self.hardware.kind == "tpu" and half_precision and head_dim % SPLASH_LANES == 0:
-            return "splash"
-        fits = half_precision and head_dim % 8 == 0 and head_dim <= CUDNN_LARGEST_HEAD_DIM
-        return "cudnn" if self.hardware.kind == "gpu" and fits else "blockwise"
-
-    @property
-    def _latent_kernel(self) -> Kernel:
-        """That of latent attention, whose keys have more features than its values: from Hopper on cuDNN's takes both."""
-        gpu, dims = self.hardware.device.gpu, (self.model.key_dim, self.model.value_dim)
-        hopper = gpu is not None and gpu.compute_capability >= CUDNN_UNLIKE_HEADS_CAPABILITY
-        fits = all(dim % 8 == 0 and dim <= CUDNN_LARGEST_UNLIKE_HEAD_DIM for dim in dims)
-        return "cudnn" if hopper and fits and self.workload.precision == "bf16" else "blockwise"
+        gpu, length = self.hardware.device.gpu, self.workload.seq_len
+        return attention_kernel(
+            self.model,
+            kind=self.hardware.kind,
+            precision=self.workload.precision,
+            shortest_chunk=shortest_chunk(length, 1) if self.shortest_chunk is None else self.shortest_chunk,
+            capability=None if gpu is None else gpu.compute_capability,
+        )

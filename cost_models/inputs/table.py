@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from functools import cached_property
-from typing import Self, get_args
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import (
+    AXES,
     AXIS_ORDERS,
-    BACKENDS,
-    COLLECTIVE_MATMULS,
-    MOE_DISPATCHES,
-    SCHEDULERS,
-    SCHEMES,
-    SHARDING_MODES,
+    STEP_KNOBS,
     AxisName,
     Backend,
     CollectiveMatmul,
@@ -26,74 +23,57 @@ from lcplan.strategy import (
     Mesh,
     Scheme,
     Strategy,
-    Switch,
 )
-from lcplan.strategy.remat import REMAT_POLICIES, RematName
+from lcplan.strategy.remat import RematName
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]
+Made = TypeVar("Made")
 
 REMATS: tuple[RematName, ...] = get_args(RematName)
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-SWITCHES: tuple[Switch, ...] = get_args(Switch)
 ORDERS: tuple[tuple[AxisName, ...], ...] = AXIS_ORDERS
-SCHEME_CODES: tuple[Scheme, ...] = SCHEMES
-BACKEND_CODES: tuple[Backend, ...] = BACKENDS
-MATMUL_CODES: tuple[CollectiveMatmul, ...] = COLLECTIVE_MATMULS
+SCHEME_CODES: tuple[Scheme, ...] = get_args(Scheme)
+BACKEND_CODES: tuple[Backend, ...] = get_args(Backend)
+MATMUL_CODES: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
 
 CODES: dict[str, tuple[object, ...]] = {
-    "scheme": SCHEME_CODES,
-    "remat": REMATS,
-    "backend": BACKEND_CODES,
-    "axis_order": ORDERS,
-    "collective_matmul": MATMUL_CODES,
-    "gather_dtype": DTYPES,
-    "reduce_dtype": DTYPES,
-    "moments_dtype": DTYPES,
-    "sharding_mode": SHARDING_MODES,
-    "scheduler": SCHEDULERS,
-    "bidirectional": SWITCHES,
-    "moe_dispatch": MOE_DISPATCHES,
+    **{name: knob.values for name, knob in STEP_KNOBS.items() if knob.values},
+    "axis_order": AXIS_ORDERS,
 }
 """What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
-
-assert tuple(REMAT_POLICIES) == REMATS
-
-_MESH = ("data", "fsdp", "context", "tensor", "expert")
-SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "moe_room_percent", "offload_percent")
+SIZES = tuple(name for name, knob in STEP_KNOBS.items() if knob.is_number)
 """Columns of whole numbers that are knobs; with ``CODES`` and the mesh, all there are."""
 
 
-@dataclass(frozen=True)
-class StrategyTable:
-    """``n`` strategies as columns of shape ``[n]``; sizes are int64, choices are int8 codes into ``CODES``.
+def _with_columns(cls: type[Made]) -> type[Made]:
+    """Declare a column for each axis and each knob."""
+    cls.__annotations__ = {**dict.fromkeys((*AXES, *SIZES), Ints), **dict.fromkeys(CODES, Codes)}
+    return dataclass(frozen=True)(cls)
 
-    No law reads ``sharding_mode`` or ``scheduler``: all price the ``manual`` step of docs/step.md under XLA's own flags.
+
+def default_columns(rows: int) -> dict[str, NDArray[np.integer]]:
+    """Columns of every knob at its default, shape ``[rows]``: what a row has of a knob that nobody chose."""
+    plain = Strategy(mesh=Mesh())
+    columns: dict[str, NDArray[np.integer]] = {name: np.full(rows, getattr(plain, name), dtype=np.int64) for name in SIZES}
+    codes = {name: np.full(rows, known.index(getattr(plain, name)), dtype=np.int8) for name, known in CODES.items()}
+    return columns | codes
+
+
+@_with_columns
+class StrategyTable:
+    """``n`` strategies as columns of shape ``[n]``, one for each axis of the mesh and each knob.
+
+    Sizes are int64, choices are int8 codes into ``CODES``. No law reads ``sharding_mode`` or ``scheduler``: all price the
+    ``manual`` step of docs/step.md under XLA's own flags.
     """
 
-    data: Ints
-    fsdp: Ints
-    context: Ints
-    tensor: Ints
-    expert: Ints
-    microbatches: Ints
-    loss_chunk_tokens: Ints
-    ulysses: Ints
-    attention_block: Ints
-    scheme: Codes
-    remat: Codes
-    backend: Codes
-    axis_order: Codes
-    collective_matmul: Codes
-    gather_dtype: Codes
-    reduce_dtype: Codes
-    moments_dtype: Codes
-    sharding_mode: Codes
-    scheduler: Codes
-    bidirectional: Codes
-    moe_dispatch: Codes
-    moe_room_percent: Ints
-    offload_percent: Ints
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+        def __init__(self, **columns: NDArray[Any]) -> None: ...
+
+        def __getattr__(self, name: str) -> NDArray[Any]: ...
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in fields(self)}
@@ -106,7 +86,7 @@ class StrategyTable:
     @cached_property
     def devices(self) -> Ints:
         """Devices that each strategy's mesh takes, shape ``[n]``."""
-        product: Ints = self.data * self.fsdp * self.context * self.tensor * self.expert
+        product: Ints = prod(getattr(self, axis) for axis in AXES)
         return product
 
     def take(self, indices: NDArray[np.integer] | NDArray[np.bool_] | slice) -> StrategyTable:
@@ -117,7 +97,7 @@ class StrategyTable:
         """Row ``i`` as a ``Strategy``."""
         chosen = {name: CODES[name][int(getattr(self, name)[i])] for name in CODES}
         sizes = {name: int(getattr(self, name)[i]) for name in SIZES}
-        mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in _MESH})
+        mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in AXES})
         return Strategy.model_validate({"mesh": mesh, **sizes, **chosen})
 
     @classmethod
@@ -129,18 +109,18 @@ class StrategyTable:
         BadInputError
             A strategy's axis order is not one of ``lcplan.strategy.AXIS_ORDERS``.
         """
-        foreign = {s.axis_order for s in strategies if s.axis_order not in ORDERS}
+        foreign = {s.axis_order for s in strategies if s.axis_order not in AXIS_ORDERS}
         if foreign:
-            known = "; ".join(",".join(order) for order in ORDERS)
+            known = "; ".join(",".join(order) for order in AXIS_ORDERS)
             raise BadInputError([f"axis_order={','.join(order)} has no law; use one of: {known}" for order in sorted(foreign)])
         columns: dict[str, NDArray[np.integer]] = {
-            axis: np.array([getattr(s.mesh, axis) for s in strategies], dtype=np.int64) for axis in _MESH
+            axis: np.array([getattr(s.mesh, axis) for s in strategies], dtype=np.int64) for axis in AXES
         }
         columns |= {name: np.array([getattr(s, name) for s in strategies], dtype=np.int64) for name in SIZES}
         columns |= {
             name: np.array([codes.index(getattr(s, name)) for s in strategies], dtype=np.int8) for name, codes in CODES.items()
         }
-        return cls(**columns)  # type: ignore[arg-type]
+        return cls(**columns)
 
     @classmethod
     def concatenate(cls, tables: Sequence[StrategyTable]) -> Self:

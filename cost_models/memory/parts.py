@@ -17,20 +17,9 @@ from cost_models.inputs.layout import Floats, Layout
 from cost_models.memory.experts import ExpertBackward
 from cost_models.memory.liveness import FP32_BYTES, LayerBackward, Loss
 from cost_models.memory.saved_tensors import on_device_bytes
+from cost_models.parts.memory import STEP_MEMORY
+from cost_models.parts.part import keys
 from lcplan.spec.layers import LayerKind
-
-MEMORY_PARTS: tuple[str, ...] = (
-    "params",
-    "optimizer",
-    "batch",
-    "grads",
-    "saved_activations",
-    "working_set",
-    "logits_loss",
-    "kv_ring",
-    "gathered_weights",
-    "collective_buffers",
-)
 
 PHASES: tuple[str, ...] = (
     "loss",
@@ -202,12 +191,12 @@ class StepMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
+        """Bytes by ``STEP_MEMORY``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
         phase = sums.argmax(axis=0)
         parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
-        parts |= {name: np.zeros(len(self.layout.table)) for name in MEMORY_PARTS[3:]}
+        parts |= {name: np.zeros(len(self.layout.table)) for name in keys(STEP_MEMORY) if name not in parts}
         for row, (_, sizes) in enumerate(held):
             binds = (phase == row).astype(np.float64)
             for part, size in sizes.items():

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.state_place import optimizer_shards
-from cost_models.memory.parts import MEMORY_PARTS, PHASES
+from cost_models.memory.parts import PHASES
 from cost_models.memory.saved_tensors import kept_bytes
+from cost_models.parts.memory import STEP_MEMORY
+from cost_models.parts.part import keys
 from lcplan.strategy.remat import LAYER_IN
 
 FP32_BYTES = 4.0
@@ -219,13 +221,13 @@ class TorchMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``MEMORY_PARTS``, their sum, and which of ``PHASES`` binds."""
+        """Bytes by ``STEP_MEMORY``, their sum, and which of ``PHASES`` binds."""
         held = self.phases()
         zero = np.zeros(len(self.layout.table))
         sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
         phase = sums.argmax(axis=0)
         parts: dict[str, Floats] = {
-            name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in MEMORY_PARTS
+            name: np.choose(phase, [sizes.get(name, zero) for sizes in held.values()]) for name in keys(STEP_MEMORY)
         }
         parts["working_set"] = parts["working_set"] + self._workspace
         travels = np.maximum(1.0 * self._sharded, self.layout.joins(("data", "fsdp", "context", "expert")))

@@ -13,6 +13,8 @@ from cost_models.estimate import EstimateTable, estimate
 from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.memory.parts import PHASES
+from cost_models.parts.memory import STEP_MEMORY
+from cost_models.parts.time import RESHARD
 from cost_models.rates.published import rates_for
 from cost_models.rollout.estimate import RolloutEstimate, estimate_rollout
 from cost_models.rollout.layout import Rollout
@@ -21,7 +23,7 @@ from cost_models.rollout.table import RolloutTable
 from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.strategy import Strategy
 
-RESIDENT = ("params", "optimizer")
+RESIDENT = tuple(part.key for part in STEP_MEMORY if part.kind == "state")
 """Parts of the train step that stay on the devices while the rollout runs; its cache is freed before the step."""
 ITERATION_PHASES = (*PHASES, *(f"rollout_{name}" for name in ROLLOUT_PHASES))
 
@@ -71,8 +73,8 @@ def estimate_iteration(setting: Setting, table: IterationTable) -> EstimateTable
     memory, total, sampling = _memory(train, rollout, table)
     times = {f"train_{name}": column for name, column in train.time_s.items()}
     times |= {f"rollout_{name}": column for name, column in rollout.time_s.items()}
-    times["reshard"] = reshard_seconds(sample_setting, table)
-    seconds = train.step_s + rollout.step_s + times["reshard"]
+    times[RESHARD.key] = reshard_seconds(sample_setting, table)
+    seconds = train.step_s + rollout.step_s + times[RESHARD.key]
     allowance = np.maximum(train.allowance_bytes, rollout.allowance_bytes)
     share = train.step_s / seconds
     return RolloutEstimate(

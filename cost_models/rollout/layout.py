@@ -11,6 +11,7 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.rollout.table import CACHE_LAYOUTS, RolloutTable
 from lcplan.spec.rollout_workloads import SampleWorkload
+from lcplan.strategy.attention_kernel import shortest_chunk
 
 FP32_BYTES = 4.0
 
@@ -36,8 +37,8 @@ class Rollout:
     @cached_property
     def layout(self) -> Layout:
         """The rollout's mesh, with the prompts as its sequences."""
-        work = self.work.train_view(self.work.prompt)
-        return Layout(replace(self.setting, workload=work), self.table.sampled)
+        work, positions = self.work.train_view(self.work.prompt), shortest_chunk(self.work.seq_len, 1)
+        return Layout(replace(self.setting, workload=work, shortest_chunk=positions), self.table.sampled)
 
     @cached_property
     def gathers(self) -> Bools:

@@ -9,18 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.inputs.layout import Floats
+from cost_models.parts.memory import ROLLOUT_MEMORY
+from cost_models.parts.part import keys
 from cost_models.rollout.layout import FP32_BYTES, Rollout
 
-ROLLOUT_PARTS: tuple[str, ...] = (
-    "params",
-    "gathered_params",
-    "kv_cache",
-    "second_cache",
-    "gathered_weights",
-    "layer_cache",
-    "logits",
-    "working_set",
-)
 PREFILL_TOKENS = 2048.0
 """Prompt tokens of a device that go through a layer at a time (docs/sampling.md)."""
 ROLLOUT_PHASES: tuple[str, ...] = ("embedding", "layers", "prefill", "head")
@@ -89,11 +81,11 @@ class RolloutMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``ROLLOUT_PARTS``, their sum, and which of ``ROLLOUT_PHASES`` binds."""
+        """Bytes by ``ROLLOUT_MEMORY``, their sum, and which of ``ROLLOUT_PHASES`` binds."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
         phase = sums.argmax(axis=0)
-        parts = {name: np.zeros(len(self.rollout.table)) for name in ROLLOUT_PARTS}
+        parts = {name: np.zeros(len(self.rollout.table)) for name in keys(ROLLOUT_MEMORY)}
         parts |= {"params": self.params, "gathered_params": self.gathered_params, "second_cache": self.second_cache}
         parts["kv_cache"] = self.rollout.cache_bytes
         for row, sizes in enumerate(held.values()):

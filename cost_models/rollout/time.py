@@ -11,13 +11,14 @@ from cost_models.collectives.group_span import span_of
 from cost_models.collectives.network import call_cost
 from cost_models.compute.kernels import gemm_seconds
 from cost_models.inputs.layout import Floats
+from cost_models.parts.part import keys
+from cost_models.parts.time import ROLLOUT_TIME
 from cost_models.rates.published import Rates
 from cost_models.rollout.layout import Rollout
 from cost_models.time.device_work import StepWork
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-ROLLOUT_TIMES: tuple[str, ...] = ("prefill", "weights", "kv_cache", "comm_fsdp", "comm_tensor", "overhead")
 DECODE_KERNELS = 14.0
 """Kernels of one layer's decode step, counted in strategies/rollout/decode.py after fusion: two norms, products for query, for
 keys and values, output, gate, up and down, two rotations, the cache's write and its layer's slice, scores with softmax, values,
@@ -123,5 +124,5 @@ class RolloutTime:
         return np.full(len(self.rollout.table), self._steps * self._layers * DECODE_KERNELS * self._work.floor_s)
 
     def parts(self) -> dict[str, Floats]:
-        """Seconds a rollout by ``ROLLOUT_TIMES``."""
-        return {name: getattr(self, name) for name in ROLLOUT_TIMES}
+        """Seconds a rollout by ``ROLLOUT_TIME``."""
+        return {name: getattr(self, name) for name in keys(ROLLOUT_TIME)}

@@ -24,30 +24,9 @@ from cost_models.compute.flops import recomputes_attention
 from cost_models.compute.host_time import host_wait_seconds, shares_cores
 from cost_models.inputs.layout import Floats
 from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
+from cost_models.parts.part import keys
+from cost_models.parts.time import EXPERT_ROWS, STEP_TIME, WEIGHTS
 from cost_models.time.device_work import StepWork
-
-TIME_PARTS: tuple[str, ...] = (
-    "gemm",
-    "attention",
-    "hbm",
-    "recompute",
-    "loss",
-    "optimizer",
-    "comm_fsdp",
-    "comm_tensor",
-    "comm_context",
-    "comm_expert",
-    "comm_data",
-    "contention",
-    "overhead",
-)
-
-
-WEIGHTS = ("weights", "key-value-weights", "latent-weights", "expert-matrices", "router")
-"""Purposes of the collectives of a layer's weights."""
-
-EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-choices")
-"""Purposes of the collectives that bring rows to experts and back."""
 
 
 @dataclass(frozen=True)
@@ -287,6 +266,6 @@ class StepTime(StepWork):
         return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates, self._network) for part in parts)
 
     def parts(self) -> dict[str, Floats]:
-        """Seconds a step by ``TIME_PARTS``, of all kinds of layers; the step is their sum."""
+        """Seconds a step by ``STEP_TIME``, of all kinds of layers; the step is their sum."""
         kinds = self._kinds
-        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in TIME_PARTS}
+        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}

@@ -15,11 +15,11 @@ import numpy as np
 from cost_models.collectives.listed_collectives import listed_seconds
 from cost_models.collectives.step import collectives
 from cost_models.inputs.setting import Setting
+from cost_models.parts.time import communication_seconds
 
 if TYPE_CHECKING:
     from planner.candidates.candidate import Candidate
 
-COMMUNICATION = ("comm_fsdp", "comm_tensor", "comm_context", "comm_data", "contention")
 TRUST = 0.1
 """Weight of the laws' own scales, which are 1, beside the relative error of one timing, which is 1: ten timings against one."""
 
@@ -46,7 +46,7 @@ class Learnt:
 
 def _split(estimate: dict[str, Any]) -> tuple[float, float]:
     """Seconds of computation and of communication."""
-    communication = sum(float(estimate["time_s"].get(name, 0.0)) for name in COMMUNICATION)
+    communication = sum(communication_seconds(estimate["time_s"]).values())
     return float(estimate["step_s"]) - communication, communication
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cost_models.estimate import EstimateTable, allowance_bytes, estimate, memory_law
+from cost_models.inputs.kernel_groups import kernel_groups
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
@@ -38,9 +39,12 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
         return priced.total_bytes + priced.allowance_bytes
     if isinstance(table, RolloutTable):
         return rollout_need_bytes(setting, table)
-    layout = Layout(setting, table)
-    _, total, _ = memory_law(layout).parts()
-    return np.where(host_is_full(layout), np.inf, total + allowance_bytes(layout))
+    need = np.empty(len(table))
+    for group, rows in kernel_groups(setting, table):
+        layout = Layout(group, table.take(rows))
+        _, total, _ = memory_law(layout).parts()
+        need[rows] = np.where(host_is_full(layout), np.inf, total + allowance_bytes(layout))
+    return need
 
 
 def table_of(strategies: Sequence[Strategy]) -> StrategyTable:

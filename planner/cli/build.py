@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pydantic import model_validator
+
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.model import ModelSpec
-from planner.request.filters import KNOB_FILTERS, Filters, parse_mesh, wrong_values
+from lcplan.strategy import KNOBS
+from planner.request.filters import Filters, parse_mesh, wrong_values
+from planner.request.knob_fields import with_knobs
 from planner.request.request import SearchRequest, make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 
 T = TypeVar("T")
 
 
+@with_knobs
 class RequestOptions(WorkloadOptions):
     """What ``request_options`` and ``knob_options`` parse."""
 
@@ -22,26 +27,13 @@ class RequestOptions(WorkloadOptions):
     devices: int | None = None
     budget: int | None = None
     mesh: str | None = None
-    scheme: tuple[str, ...] | None = None
-    remat: tuple[str, ...] | None = None
-    backend: tuple[str, ...] | None = None
-    microbatches: tuple[int, ...] | None = None
-    loss_chunk_tokens: tuple[int, ...] | None = None
-    collective_matmul: tuple[str, ...] | None = None
-    gather_dtype: tuple[str, ...] | None = None
-    reduce_dtype: tuple[str, ...] | None = None
-    moments_dtype: tuple[str, ...] | None = None
-    sharding_mode: tuple[str, ...] | None = None
-    scheduler: tuple[str, ...] | None = None
-    ulysses: tuple[int, ...] | None = None
-    bidirectional: tuple[str, ...] | None = None
-    moe_dispatch: tuple[str, ...] | None = None
-    moe_room_percent: tuple[int, ...] | None = None
-    attention_block: tuple[int, ...] | None = None
-    offload_percent: tuple[int, ...] | None = None
-    parameters: tuple[str, ...] | None = None
-    cache: tuple[str, ...] | None = None
     trainer: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, data: Any) -> Any:
+        """A knob that was left out has no values."""
+        return {name: value for name, value in data.items() if name not in KNOBS or value is not None}
 
 
 def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> SearchRequest:
@@ -62,7 +54,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
-    knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOB_FILTERS if getattr(options, name) is not None}
+    knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOBS}
     problems += wrong_values(knobs)
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)

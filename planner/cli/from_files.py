@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, TypeVar
 
 import click
 
 from lcplan.formats.errors import BadInputError
-from planner.trainers import trainer
-from planner.trainers.common.imported import Imported, Reader
+from planner.imports.read import read_file
+from planner.trainers import all_trainers, trainer
+from planner.trainers.common.imported import Imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FORMATS: dict[str, tuple[str, str]] = {
-    "maxtext": ("FILE", "a MaxText configuration, or a file with its command line"),
-    "megatron": ("ARGS", "a file of Megatron-LM arguments"),
-    "torchtitan": ("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),
-    "accelerate": ("FILE.yaml", "an Accelerate launch YAML"),
-    "deepspeed": ("FILE.json", "a DeepSpeed JSON"),
-}
+FORMATS = {one.name: one.reads for one in all_trainers() if one.reads is not None}
+"""The formats that are read, by trainer."""
 _NEEDED = ("model", "seq", "hw")
 
 
 def from_options(command: F) -> F:
     """An option for each format; model, sequence and hardware may then come from the file."""
-    for name, (metavar, what) in reversed(FORMATS.items()):
-        command = click.option(f"--from-{name}", metavar=metavar, help=f"Take from {what} what it says.")(command)
+    for name, form in reversed(FORMATS.items()):
+        command = click.option(f"--from-{name}", metavar=form.metavar, help=f"Take from {form.words} what it says.")(command)
     for parameter in command.__click_params__:  # type: ignore[attr-defined]
         if parameter.name in _NEEDED:
             parameter.required = False
@@ -54,7 +49,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     if len(given) > 1:
         raise BadInputError(f"--from-{' and --from-'.join(given)}: give one of them")
     name, file = next(iter(given.items()))
-    imported = _read(name, file, options)
+    imported = read_file(name, file, devices=options["devices"], hardware=options["hw"])
     said = dict(imported.options)
     _agree(options, said, file=file)
     merged, imported = _filled(options | said, imported, options)
@@ -65,22 +60,6 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
         merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
         imported = replace(imported, program=imported.program.model_copy(update={"loss": "whole"}))
     return merged, imported
-
-
-def _read(name: str, file: str, options: dict[str, Any]) -> Imported:
-    """The file, for ``--devices``; a job on TPU slices takes all of them, and MaxText counts the slices itself."""
-    devices, slices = options["devices"], 1
-    if name != "maxtext":
-        reader: Reader = import_module(f"planner.trainers.{name}.read").read
-        return reader(file, devices)
-    from lcplan import catalog
-    from planner.trainers.maxtext.read import read
-
-    hardware = catalog.hardware(options["hw"]) if options["hw"] is not None else None
-    if hardware is not None and hardware.kind == "tpu":
-        devices = devices or hardware.devices
-        slices = max(1, devices // hardware.domain_size)
-    return read(file, devices, slices=slices)
 
 
 def _filled(merged: dict[str, Any], imported: Imported, options: dict[str, Any]) -> tuple[dict[str, Any], Imported]:

@@ -11,20 +11,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import WorkloadKind
-from lcplan.strategy import (
-    BACKENDS,
-    COLLECTIVE_MATMULS,
-    MOE_DISPATCHES,
-    MOE_ROOM_PERCENT,
-    SCHEDULERS,
-    SCHEMES,
-    SHARDING_MODES,
-    CacheLayout,
-    Dtype,
-    ParameterLayout,
-    Switch,
-)
-from lcplan.strategy.remat import REMAT_POLICIES
+from lcplan.strategy import AXES, KNOBS, Dtype, Knob
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,8 +80,6 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         return tuple(int(part) for part in parts)
 
 
-_DTYPES = Several(get_args(Dtype), "bf16,fp32")
-
 document_option = click.option(
     "--document-len",
     type=Tokens("--document-len"),
@@ -139,85 +124,35 @@ _WORKLOAD = [
     click.option("--no-donate", is_flag=True, help="sample, rl: a decode step makes another cache."),
 ]
 
-_KNOBS = [
-    click.option(
-        "--mesh", metavar="AXIS=SIZES,..", help="Axis sizes: context=8..32,tensor=1,2. Axes: data fsdp context tensor expert."
-    ),
-    click.option(
-        "--scheme", type=Several(SCHEMES, "scheme"), metavar="NAME,..", help=f"How context moves KV: {' '.join(SCHEMES)}."
-    ),
-    click.option(
-        "--remat",
-        type=Several(tuple(REMAT_POLICIES), "remat"),
-        metavar="NAME,..",
-        help=f"Remat policy: {' '.join(REMAT_POLICIES)}.",
-    ),
-    click.option(
-        "--backend", type=Several(BACKENDS, "backend"), metavar="NAME,..", help="Collective backend: nccl nvshmem symmetric."
-    ),
-    click.option(
-        "--offload-percent", type=Counts(most=100), help="Share of the layers whose tensors remat offloads. [default: 100]"
-    ),
-    click.option("--microbatches", type=Counts(), help="Gradient accumulation steps."),
-    click.option("--loss-chunk-tokens", type=Counts(), help="Tokens whose logits exist at a time."),
-    click.option(
-        "--attention-block", type=Counts(least=0), help="Queries of an attention tile; 0: the kernel's own. [default: 0]"
-    ),
-    click.option(
-        "--collective-matmul",
-        type=Several(COLLECTIVE_MATMULS, "collective matmul"),
-        metavar="NAME,..",
-        help=f"Products over tensor in pieces that go round a ring: {' '.join(COLLECTIVE_MATMULS)}. [default: off]",
-    ),
-    click.option("--gather-dtype", type=_DTYPES, help="Weights' dtype in FSDP gathers. [default: bf16]"),
-    click.option("--reduce-dtype", type=_DTYPES, help="Gradients' dtype in FSDP reductions. [default: fp32]"),
-    click.option("--moments-dtype", type=_DTYPES, help="AdamW moments. [default: fp32]"),
-    click.option("--ulysses", type=Counts(), help="Neighbours that exchange heads in ulysses-ring. [default: all that fit]"),
-    click.option(
-        "--bidirectional",
-        type=Several(get_args(Switch), "on,off"),
-        metavar="on,off",
-        help="Whether a ring's keys and values travel both ways. [default: off]",
-    ),
-    click.option(
-        "--sharding-mode",
-        type=Several(SHARDING_MODES, "sharding mode"),
-        metavar="NAME,..",
-        help=f"Who places arrays: {' '.join(SHARDING_MODES)}. [default: manual]",
-    ),
-    click.option(
-        "--scheduler",
-        type=Several(SCHEDULERS, "scheduler"),
-        metavar="NAME,..",
-        help=f"XLA's scheduling flags: {' '.join(SCHEDULERS)}. [default: default]",
-    ),
-    click.option(
-        "--moe-dispatch",
-        type=Several(MOE_DISPATCHES, "dispatch"),
-        metavar="NAME,..",
-        help="How tokens reach their experts: dropless capacity gather. [default: dropless]",
-    ),
-    click.option(
-        "--moe-room-percent",
-        type=Counts(least=0),
-        help=f"Rows that experts have room for, over a balanced load. [default: {MOE_ROOM_PERCENT}]",
-    ),
-]
+mesh_option = click.option(
+    "--mesh", metavar="AXIS=SIZES,..", help=f"Axis sizes: context=8..32,tensor=1,2. Axes: {' '.join(AXES)}."
+)
 
-_LAYOUTS = [
-    click.option(
-        "--parameters",
-        type=Several(get_args(ParameterLayout), "parameters"),
-        metavar="NAME,..",
-        help=f"sample, rl: where decoding finds parameters: {' '.join(get_args(ParameterLayout))}.",
-    ),
-    click.option(
-        "--cache",
-        type=Several(get_args(CacheLayout), "cache"),
-        metavar="NAME,..",
-        help=f"sample, rl: one program for the whole cache, or one a length: {' '.join(get_args(CacheLayout))}.",
-    ),
-]
+
+class KnobOption(click.Option):
+    """The option of a knob, which its earlier spellings also reach; help shows the current name."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Register every spelling."""
+        shown, earlier = self.opts, KNOBS[str(self.name)].aliases
+        self.opts = [*shown, *(f"--{alias.replace('_', '-')}" for alias in earlier)]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def _knob_option(knob: Knob) -> Callable[[F], F]:
+    kind: click.ParamType[Any] = Counts(knob.least, knob.most) if knob.is_number else Several(knob.values, knob.word)
+    few = len(knob.values) <= 2
+    metavar = ("N,.." if knob.is_number else ",".join(knob.values)) if few else "NAME,.."
+    return click.option(knob.option, cls=KnobOption, type=kind, metavar=metavar, help=option_help(knob))
+
+
+def option_help(knob: Knob) -> str:
+    """One line: the workloads that have the knob where not all trainings do, its meaning, its values, its default."""
+    before = "" if "train" in knob.workloads else f"{', '.join(knob.workloads)}: "
+    values = f": {' '.join(knob.values)}" if len(knob.values) > 2 and not all(name in knob.help for name in knob.values) else ""
+    return f"{before}{knob.help}{values}. [default: {knob.default_words}]"
+
 
 output_format = click.option(
     "--format", "output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Output format."
@@ -241,7 +176,7 @@ def workload_options(command: F) -> F:
 def knob_options(command: F) -> F:
     """A filter for each axis and knob; given several times, all of its values count."""
     before = len(getattr(command, "__click_params__", ()))
-    for option in reversed([*_KNOBS, *_LAYOUTS]):
+    for option in reversed([mesh_option, *(_knob_option(knob) for knob in KNOBS.values())]):
         command = option(command)
     for parameter in command.__click_params__[before:]:  # type: ignore[attr-defined]
         parameter.multiple, parameter.callback = True, _together

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cost_models.parts.find import TIME
 from planner.candidates.candidate import Candidate
 from planner.explain.traffic import Transfer
-
-RATES_OF_PART: dict[str, tuple[str, ...]] = {
-    "gemm": ("gemm",),
-    "attention": ("attention_forward", "attention_backward"),
-    "hbm": ("hbm",),
-    "recompute": ("gemm", "attention_forward", "hbm"),
-    "loss": ("gemm",),
-    "optimizer": ("hbm",),
-}
-"""Rates that a time part without communication is made of; communication's are those of its collectives."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +26,8 @@ def part_bases(candidate: Candidate, moved: tuple[Transfer, ...]) -> tuple[PartB
     for part, seconds in candidate.estimate["time_s"].items():
         if seconds <= 0:
             continue
-        names = RATES_OF_PART.get(part) or tuple(sorted({transfer.op for transfer in moved if transfer.part == part}))
+        rates_of_part = TIME[part].rates if part in TIME else ()
+        names = rates_of_part or tuple(sorted({transfer.op for transfer in moved if transfer.part == part}))
         rates = tuple((name, basis[name]) for name in names if name in basis)
         measured = bool(rates) and all(source.startswith("measured") for _, source in rates)
         found.append(PartBasis(part, seconds, measured, rates))

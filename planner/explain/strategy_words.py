@@ -76,7 +76,7 @@ def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
 
 def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
     options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends, kind=run.request.hardware.kind), mesh.sizes)
-    sizes = {"microbatches": options.microbatches[-1], "loss_chunk_tokens": options.loss_chunk_tokens[-1]}
+    sizes = {"microbatches": options["microbatches"][-1], "loss_chunk_tokens": options["loss_chunk_tokens"][-1]}
     base = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {"backend": run.backends[0]}
     data = base | {"mesh": mesh} | sizes | fields
     from pydantic import ValidationError

@@ -6,19 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Term
 from cost_models.collectives.group_span import Span
 from cost_models.collectives.network import Network
 from cost_models.collectives.step import assigned_backend, axis_label, terms_of
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from cost_models.parts.time import STEP_TIME, part_with_purpose
 from cost_models.rates.published import rates_of
-from cost_models.time.step import EXPERT_ROWS, WEIGHTS
 from planner.candidates.candidate import Candidate
-
-COMM_PARTS = ("comm_fsdp", "comm_tensor", "comm_context", "comm_expert", "comm_data")
-"""Time parts that are communication: what of it nothing hides."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
         size = round(float(np.asarray(term.bytes)[0]))
         found.append(
             Transfer(
-                part=part_of(term),
+                part=part_with_purpose(term.purpose).key,
                 op=term.op,
                 axis=axis_label(strategy, term),
                 purpose=term.purpose,
@@ -84,21 +80,6 @@ def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
     return tuple(sorted(found, key=lambda transfer: -transfer.transfer_s))
 
 
-def part_of(term: Term) -> str:
-    """The time part that a collective belongs to.
-
-    Weights and tables move for FSDP, the stream and the loss for tensor, keys and values (and Ulysses' heads) for context,
-    rows for experts.
-    """
-    if term.purpose in EXPERT_ROWS:
-        return "comm_expert"
-    if term.purpose in WEIGHTS or term.purpose == "tables":
-        return "comm_fsdp"
-    if term.purpose.startswith(("stream", "loss")):
-        return "comm_tensor"
-    return "comm_context" if term.axes == ("context",) else "comm_data"
-
-
 def _link(layout: Layout, span: Span) -> str:
     hardware = layout.setting.hardware
     crosses = float(np.asarray(span.crosses)[0]) > 1
@@ -109,6 +90,6 @@ def exposures(candidate: Candidate, moved: tuple[Transfer, ...]) -> tuple[Exposu
     """What of each communication part the step waits for, beside all that it moves."""
     times = candidate.estimate["time_s"]
     return tuple(
-        Exposure(part, sum(transfer.transfer_s for transfer in moved if transfer.part == part), times.get(part, 0.0))
-        for part in COMM_PARTS
+        Exposure(key, sum(transfer.transfer_s for transfer in moved if transfer.part == key), times.get(key, 0.0))
+        for key in (part.key for part in STEP_TIME if part.purposes)
     )

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import StageFailedError
-from planner import trainers
+from planner.export.python import python_of, variable_of
 from planner.export.run import Export
 from planner.measure.workers.process import clean_environment
 from planner.trainers import Job
-from planner.trainers.accelerate import export as accelerate
 from planner.trainers.checking import lcplan_checker
 from planner.trainers.checking.lcplan_checker import MARK
-from planner.trainers.deepspeed import export as deepspeed
-from planner.trainers.jax import export as own_step
-from planner.trainers.levanter import export as levanter
-from planner.trainers.maxtext import export as maxtext
-from planner.trainers.megatron import export as megatron
-from planner.trainers.torchtitan import export as torchtitan
+from planner.trainers.registry import checker
 
 TIMEOUT_S = 300.0
-FILES = {
-    "maxtext": maxtext.FILE,
-    "megatron": megatron.FILE,
-    "torchtitan": f"{torchtitan.MODULE}.py",
-    "accelerate": accelerate.FILE,
-    "deepspeed": deepspeed.FILE,
-    "levanter": levanter.FILE,
-    "jax": own_step.FILE,
-}
-TRAINERS = Path(trainers.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -72,11 +54,6 @@ class CheckResult:
         }
 
 
-def python_of(name: str, given: str | None) -> str:
-    """The Python that has trainer ``name``: the one given, else ``LCPLAN_<NAME>_PYTHON``, else this one."""
-    return given or os.environ.get(f"LCPLAN_{name.upper()}_PYTHON") or sys.executable
-
-
 def check_export(export: Export, folder: Path, *, python: str | None = None) -> CheckResult:
     """What the trainer's own code says of the files in ``folder``.
 
@@ -92,12 +69,11 @@ def check_exports(exports: Sequence[tuple[Export, Path]], python: str | None = N
     """The same for many exports to one trainer, in one process that imports it once."""
     name = exports[0][0].translation.trainer.name
     command = python_of(name, python)
-    script = TRAINERS / name / "check.py"
-    answers = run_checker(command, script, requests=[_request(export, folder) for export, folder in exports])
+    answers = run_checker(command, checker(name), requests=[_request(export, folder) for export, folder in exports])
     if answers[0]["version"] == "not installed":
         raise StageFailedError(
             f"{answers[0]['package']} is not installed in {command}; give its Python with --toolchain, or set "
-            f"LCPLAN_{name.upper()}_PYTHON"
+            f"{variable_of(name)}"
         )
     return [_result(data, export, python=command) for data, (export, _) in zip(answers, exports, strict=True)]
 
@@ -128,32 +104,12 @@ def run_checker(python: str, script: Path, *, requests: Sequence[dict[str, Any]]
 
 
 def _request(export: Export, folder: Path) -> dict[str, Any]:
-    name, job = export.translation.trainer.name, export.translation.job
-    request: dict[str, Any] = {
-        "file": str(folder / FILES[name]),
-        "devices": job.strategy.devices,
+    return {
+        "file": str(folder / export.translation.trainer.file),
+        "devices": export.translation.job.strategy.devices,
         "environment": _environment(export),
+        **export.check_request,
     }
-    if name == "maxtext" and job.hardware.kind == "tpu":
-        request["overrides"] = topology_words(job)
-    if name == "megatron":
-        gpu = job.hardware.device.gpu
-        request |= {"compute_capability": gpu.compute_capability[0] if gpu else 9, "bridge": str(folder / megatron.BRIDGE_FILE)}
-    if name == "torchtitan":
-        request["config"] = torchtitan.CONFIG
-    if name == "deepspeed":
-        request |= {"heads": job.model.heads, "kv_heads": job.model.kv_heads}
-    return request
-
-
-def topology_words(job: Job) -> list[str]:
-    """MaxText's name of the TPU slice that the plan runs on, for its validation and for ``train_compile``."""
-    chips = job.hardware.name.removeprefix("tpu-").partition("x")[0] if job.hardware.domains > 1 else job.hardware.name[4:]
-    name = chips.replace("7x-", "tpu7x-") if chips.startswith("7x") else chips
-    return [
-        f"compile_topology={name}",
-        f"compile_topology_num_slices={max(1, job.strategy.devices // job.hardware.domain_size)}",
-    ]
 
 
 def _environment(export: Export) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cost_models.inputs.setting import Setting
@@ -15,9 +15,10 @@ from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
 from planner.space.reject import broken_rules
 from planner.trainers import Job, Trainer, Translation, trainer
-from planner.trainers.common.export_files import LAUNCH_FILE, Exporter, Launch, Written, launch_script
-from planner.trainers.common.rules import window_rule
+from planner.trainers.common.export_files import LAUNCH_FILE, Launch, launch_script
+from planner.trainers.common.rules import export_rules
 from planner.trainers.common.translate import translate
+from planner.trainers.registry import exporter
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Export:
     launch: Launch
     evidence: Evidence
     """What was compiled and timed of the plan."""
+    check_request: Mapping[str, Any] = field(default_factory=dict)
+    """Facts that the trainer's checker asks for (``Written.check``)."""
 
     def to_json(self) -> dict[str, Any]:
         """As scripts read it; paths are the command's to add."""
@@ -54,7 +57,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     plan
         What a search decided.
     name
-        One of ``planner.trainers.TRAINER_NAMES``.
+        A registered trainer (``planner.trainers.trainer_names``).
     jax
         The jax of the Python that the trainer runs in, where it is known; flags are written for it.
 
@@ -71,7 +74,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
             " program, and a plan of --workload train is what trainers take"
         )
     job = Job(plan.request.model, plan.request.hardware, workload, plan.strategy)
-    if name == "jax" and not jax:
+    if target.own_step and not jax:
         jax = plan.toolchain.get("jax", "")
 
     def possible(strategy: Strategy) -> bool:
@@ -83,8 +86,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     refused = trainer_refusals(target, translation.job, plan=plan)
     if refused:
         raise BadInputError([f"{name}: {reason}" for reason in refused])
-    exporter: Exporter = import_module(f"planner.trainers.{name}.export").export
-    written: Written = exporter(translation, plan)
+    written = exporter(name)(translation, plan)
     script = launch_script(translation, written.launch)
     return Export(
         translation=translation,
@@ -92,6 +94,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         files={**written.files, LAUNCH_FILE: script},
         launch=written.launch,
         evidence=plan.evidence,
+        check_request=written.check,
     )
 
 
@@ -100,8 +103,7 @@ def trainer_refusals(target: Trainer, job: Job, *, plan: Plan) -> list[str]:
     request = request_of(plan)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
     table = StrategyTable.from_strategies([job.strategy])
-    rules = target.rules if target.name == "jax" else (window_rule(target.name), *target.rules)
-    own = [rule.explain(setting, job.strategy) for rule in rules if rule.broken(setting, table)[0]]
-    if job.workload.precision != "bf16" and target.name != "jax":
+    own = [rule.explain(setting, job.strategy) for rule in export_rules(target) if rule.broken(setting, table)[0]]
+    if job.workload.precision not in target.precisions:
         own.append(f"precision {job.workload.precision} is not exported; plan for bf16")
     return [*own, *broken_rules(setting, job.strategy)]

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.spec.hardware import HardwareSpec
+from lcplan.strategy.attention_kernel import AttentionKernel, attention_kernel, shortest_chunk
 from planner.measure.targets.at_hand import devices_at_hand, gpu_names
 from planner.measure.targets.target import Target, one_device, target_for, target_verdict
 from planner.measure.targets.toolchain import Toolchain
@@ -184,18 +185,21 @@ def worker_command(python: str, program: Program) -> tuple[str, ...]:
     return (python, boot, str(os.getpid()), *(f"{name}={folder}" for name, folder in program.folders.items()))
 
 
-def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> str:
-    """The attention kernel of a chunk: cuDNN's or splash where target, toolchain and shapes allow it, else blockwise JAX.
+def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> AttentionKernel:
+    """The attention kernel of a chunk for the target under the toolchain.
 
-    cuDNN's fused attention takes half precision and head dims that are multiples of 8, up to 128 (cuDNN frontend, scaled dot
-    product attention, support matrix for training). Splash takes head dims and lengths that are multiples of 128 lanes; the
-    shortest length that it meets is a zigzag's half chunk.
+    ``lcplan.strategy.attention_kernel`` decides, as it does for the cost model. A toolchain without cuDNN runs blockwise
+    attention, and so does a program that is compiled for host devices in place of its hardware's.
     """
-    bf16, half = job.workload.precision == "bf16", job.workload.seq_len // (2 * job.strategy.mesh.context)
-    if target.platform == "tpu" and bf16 and job.model.head_dim % 128 == 0 and half % 128 == 0:
-        return "splash"
-    fits = bf16 and job.model.head_dim % 8 == 0 and job.model.head_dim <= 128
-    return "cudnn" if target.platform == "cuda" and "cudnn" in toolchain.kernels and fits else "blockwise"
+    gpu = job.hardware.device.gpu
+    kernel = attention_kernel(
+        job.model,
+        kind=target.kind,
+        precision=job.workload.precision,
+        shortest_chunk=shortest_chunk(job.workload.seq_len, job.strategy.mesh.context),
+        capability=None if gpu is None else gpu.compute_capability,
+    )
+    return "blockwise" if kernel == "cudnn" and "cudnn" not in toolchain.kernels else kernel
 
 
 def _run(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.suggest import hint
-from lcplan.strategy import AXES, AXIS_WORDS, Sampling, Strategy
+from lcplan.strategy import AXES, AXIS_WORDS, KNOBS, OTHER_AXES
+from planner.request.knob_fields import with_knobs
 
 Interval = tuple[int, int]
 LARGEST_AXIS = 2**20
@@ -33,37 +34,24 @@ class AxisFilter(Frozen):
         return low if len(self.intervals) == 1 and low == high else None
 
 
+@with_knobs
 class Filters(Frozen):
-    """Everything that narrows the space. Empty means: all that the grid covers (``planner.space.enumerate.Knobs``)."""
+    """Everything that narrows the space: the sizes of axes and the values of each knob that are let in.
+
+    Empty means: all that the grid covers (``planner.space.enumerate.Knobs``).
+    """
 
     mesh: dict[str, AxisFilter] = {}
-    scheme: tuple[str, ...] = ()
-    remat: tuple[str, ...] = ()
-    backend: tuple[str, ...] = ()
-    microbatches: tuple[int, ...] = ()
-    loss_chunk_tokens: tuple[int, ...] = ()
-    collective_matmul: tuple[str, ...] = ()
-    gather_dtype: tuple[str, ...] = ()
-    reduce_dtype: tuple[str, ...] = ()
-    moments_dtype: tuple[str, ...] = ()
-    sharding_mode: tuple[str, ...] = ()
-    scheduler: tuple[str, ...] = ()
-    ulysses: tuple[int, ...] = ()
-    bidirectional: tuple[str, ...] = ()
-    moe_dispatch: tuple[str, ...] = ()
-    moe_room_percent: tuple[int, ...] = ()
-    attention_block: tuple[int, ...] = ()
-    offload_percent: tuple[int, ...] = ()
-    parameters: tuple[str, ...] = ()
-    cache: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:
 
-KNOB_FILTERS: tuple[str, ...] = tuple(name for name in Filters.model_fields if name != "mesh")
-"""Filters that list a knob's values, by name."""
+        def __init__(self, mesh: Mapping[str, AxisFilter] | None = None, **knobs: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> tuple[Any, ...]: ...
 
 
 def wrong_values(knobs: Mapping[str, Sequence[object]]) -> list[str]:
-    """What is wrong with values of knobs that no strategy can have: their field's own names and limits, by option.
+    """List the values that no strategy can have, by option, with the names and limits of each knob's record.
 
     >>> wrong_values({"ulysses": (8, 2**21), "scheme": ("rng",)})
     ['--ulysses 2097152: a strategy takes at most 1048576', "--scheme: unknown value 'rng'; did you mean 'ring'?"]
@@ -72,23 +60,29 @@ def wrong_values(knobs: Mapping[str, Sequence[object]]) -> list[str]:
 
 
 def _wrong(name: str, value: object) -> Iterator[str]:
-    option, field = f"--{name.replace('_', '-')}", Strategy.model_fields.get(name) or Sampling.model_fields.get(name)
-    if field is None:
-        return
-    names = get_args(field.annotation)
-    if names:
-        if value not in names:
-            yield f"{option}: unknown value {value!r:.40}{hint(str(value), names)}"
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        yield f"{option}: {value!r:.40} is not a whole number"
-        return
-    bounds = {key: getattr(bound, key) for bound in field.metadata for key in ("gt", "ge", "le") if hasattr(bound, key)}
-    least, most = bounds.get("ge", bounds.get("gt", -1) + 1), bounds.get("le", value)
-    if value < least:
-        yield f"{option} {value}: a strategy takes at least {least}"
-    elif value > most:
-        yield f"{option} {value}: a strategy takes at most {most}"
+    knob = KNOBS[name]
+    if knob.values:
+        if value not in knob.values:
+            yield f"{knob.option}: unknown value {value!r:.40}{hint(str(value), knob.values)}"
+    elif isinstance(value, bool) or not isinstance(value, int):
+        yield f"{knob.option}: {value!r:.40} is not a whole number"
+    elif value < knob.least:
+        yield f"{knob.option} {value}: a strategy takes at least {knob.least}"
+    elif value > knob.most:
+        yield f"{knob.option} {value}: a strategy takes at most {knob.most}"
+
+
+def refuse_several(filters: Filters, knobs: Iterable[str]) -> None:
+    """Refuse several values of a knob where one strategy is asked for.
+
+    Raises
+    ------
+    BadInputError
+        With every such knob.
+    """
+    many = [KNOBS[name].option for name in knobs if len(getattr(filters, name)) > 1]
+    if many:
+        raise BadInputError([f"estimate prices one strategy; give one value for {option}" for option in many])
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:
@@ -110,14 +104,14 @@ def parse_mesh(text: str) -> dict[str, AxisFilter]:
         name, equals, size = part.partition("=")
         if equals:
             axis = name.strip()
-            if AXIS_WORDS.get(axis, axis) == "pipe":
+            if AXIS_WORDS.get(axis, axis) in OTHER_AXES:
                 problems.append(f"--mesh {axis}: lcplan has no pipeline axis; use context, tensor and fsdp")
             elif axis in AXIS_WORDS:
                 problems.append(f"--mesh: {axis!r} is called {AXIS_WORDS[axis]!r} here")
             elif axis not in AXES:
                 problems.append(f"--mesh: unknown axis {axis!r}{hint(axis, AXES)}")
             elif axis in values:
-                problems.append(f"--mesh: axis {axis!r} stands twice")
+                problems.append(f"--mesh: axis {axis!r} is given twice")
             values.setdefault(axis, [])
         else:
             size = part

@@ -32,7 +32,7 @@ class SearchRequest(Frozen):
     devices: Annotated[int, Field(gt=0)] | None = None
     filters: Filters = Filters()
     trainer: str | None = None
-    """Only strategies that this trainer runs as they are (one of ``planner.trainers.TRAINER_NAMES``)."""
+    """Only strategies that this trainer runs as they are (``planner.trainers.trainer_names``)."""
     program: Program = Field(default=STEP, exclude=True)
     """Whose step the laws price: an imported file's trainer's, else that of docs/step.md. No part of a search's question."""
 

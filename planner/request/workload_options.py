@@ -10,28 +10,16 @@ from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.rollout_workloads import AnyWorkload, RlWorkload, SampleWorkload, WorkloadKind
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Dtype
+from lcplan.strategy import KNOBS, Dtype, Knob
 from planner.request.request import default_global_batch
 
-ROLLOUT_OPTIONS = ("prompt", "generate", "batch", "kv_dtype", "no_donate", "parameters", "cache")
-TRAIN_OPTIONS = ("seq", "global_batch", "document_len", "offload_percent")
+ROLLOUT_OPTIONS = ("prompt", "generate", "batch", "kv_dtype", "no_donate")
+TRAIN_OPTIONS = ("seq", "global_batch", "document_len")
 _INSTEAD = {
     "seq": "--prompt and --generate",
     "global_batch": "--batch",
     "document_len": "a prompt a sequence, unpacked",
-    "offload_percent": "all layers in one stack, for decoding loops over them alike",
 }
-TRAIN_KNOBS = (
-    "scheme",
-    "remat",
-    "microbatches",
-    "loss_chunk_tokens",
-    "reduce_dtype",
-    "moments_dtype",
-    "sharding_mode",
-    "trainer",
-)
-"""Knobs of a train step, which a rollout alone does not have."""
 
 
 class WorkloadOptions(Frozen):
@@ -81,7 +69,7 @@ def workload_of(options: WorkloadOptions, hardware: HardwareSpec, devices: int |
 
 
 def _problems(options: WorkloadOptions) -> Iterator[str]:
-    given = {name: getattr(options, name, None) for name in (*ROLLOUT_OPTIONS, *TRAIN_OPTIONS, *TRAIN_KNOBS)}
+    given = {name: getattr(options, name) for name in (*ROLLOUT_OPTIONS, *TRAIN_OPTIONS)}
     named = [name for name, value in given.items() if value]
     if options.kind == "train":
         yield from _length(options)
@@ -89,15 +77,28 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
             if name in ROLLOUT_OPTIONS:
                 yield f"--{_dashed(name)} goes with --workload sample or rl; a train step has none"
         yield from _documents(options)
-        return
-    for name in ("prompt", "generate", "batch"):
-        if given[name] is None:
-            yield f"--workload {options.kind} needs --{name}, for example --prompt 256 --generate 1024 --batch 512"
-    for name in named:
-        if name in TRAIN_OPTIONS:
-            yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {_INSTEAD[name]}"
-        if name in TRAIN_KNOBS and options.kind == "sample":
-            yield f"--{'for' if name == 'trainer' else _dashed(name)} is a train step's; --workload sample has no such knob"
+    else:
+        for name in ("prompt", "generate", "batch"):
+            if given[name] is None:
+                yield f"--workload {options.kind} needs --{name}, for example --prompt 256 --generate 1024 --batch 512"
+        for name in named:
+            if name in TRAIN_OPTIONS:
+                yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {_INSTEAD[name]}"
+    yield from _knobs(options)
+
+
+def _knobs(options: WorkloadOptions) -> Iterator[str]:
+    """Refuse every knob that the kind of workload does not have."""
+    for name, knob in KNOBS.items():
+        if getattr(options, name, None) and options.kind not in knob.workloads:
+            yield no_such_knob(knob, options.kind)
+    if getattr(options, "trainer", None) and options.kind == "sample":
+        yield "--for goes with --workload train or rl; no trainer runs a rollout"
+
+
+def no_such_knob(knob: Knob, kind: str) -> str:
+    """Say which kinds of workload have a knob, to those who gave it to another."""
+    return f"{knob.option} goes with --workload {' or '.join(knob.workloads)}; --workload {kind} has no such knob"
 
 
 def _length(options: WorkloadOptions) -> Iterator[str]:

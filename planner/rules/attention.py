@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.inputs.setting import SPLASH_LANES, Setting
+from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import RING_SCHEMES, Strategy
+from lcplan.strategy.attention_kernel import SPLASH_LANES
 from planner.rules.interface import Mask, Rule, code
 
 

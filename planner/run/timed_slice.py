@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cost_models.compute.host_time import shares_cores
+from cost_models.parts.time import communication_seconds
 from lcplan.evidence.measurement import Timed
 from lcplan.formats.units import format_seconds
 from planner.candidates.candidate import Candidate
-from planner.candidates.learning import COMMUNICATION
 from planner.request.request import SearchRequest
 
 
@@ -28,8 +28,8 @@ def whole_step(timed: Timed, candidate: Candidate, request: SearchRequest) -> Ti
     """
     if timed.rung != "timed:slice" or timed.rank_s is None:
         return timed
-    added = {name: float(candidate.estimate["time_s"][name]) for name in COMMUNICATION}
-    added = {name: seconds for name, seconds in added.items() if seconds > 0}
+    exposed = communication_seconds(candidate.estimate["time_s"])
+    added = {name: seconds for name, seconds in exposed.items() if seconds > 0}
     ranks = candidate.strategy.devices if shares_cores(request.hardware) else 1
     return timed.model_copy(
         update={"step_s": timed.rank_s * ranks + sum(added.values()), "added_s": added, "ranks_in_turn": ranks}

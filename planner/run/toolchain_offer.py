@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cost_models.inputs.setting import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.strategy.attention_kernel import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.measure.targets.toolchain import Toolchain

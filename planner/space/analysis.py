@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cost_models.estimate import EstimateTable, estimate
 from cost_models.inputs.setting import Setting
-from cost_models.inputs.table import CODES, SIZES, StrategyTable
+from cost_models.inputs.table import StrategyTable, default_columns
 from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.strategy import AXES
 from planner.candidates.candidate import Candidate
@@ -141,9 +140,6 @@ def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
 
 
 def mesh_table(meshes: Ints) -> StrategyTable:
-    """Meshes as rows, with the first value of every knob: mesh rules read the axes alone."""
-    rows = len(meshes)
-    columns: dict[str, Any] = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
-    columns |= {name: np.ones(rows, dtype=np.int64) for name in SIZES}
-    columns |= {name: np.zeros(rows, dtype=np.int8) for name in CODES}
-    return StrategyTable(**columns)
+    """Meshes as rows, with every knob at its default."""
+    axes = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
+    return StrategyTable(**axes, **default_columns(len(meshes)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lcplan.formats.errors import BadInputError
-from lcplan.strategy import Mesh, Sampling, Strategy
+from lcplan.strategy import KNOBS, Mesh, Sampling, Strategy
+from planner.request.filters import refuse_several
 from planner.request.request import SearchRequest
 from planner.rules.rollout import layout_problems, layouts_of
 from planner.space.analysis import setting_of
@@ -19,9 +20,7 @@ def resolve_rollout(request: SearchRequest, mesh: Mesh, backends: tuple[str, ...
         Several values for one knob, or broken rules (all of them).
     """
     filters = request.filters
-    many = [name for name in ("parameters", "cache", "gather_dtype", "backend") if len(getattr(filters, name)) > 1]
-    if many:
-        raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
+    refuse_several(filters, KNOBS)
     default = layouts_of(mesh.fsdp, mesh.tensor)[-1]
     sampling = Sampling.model_validate(
         {"mesh": mesh, "parameters": (filters.parameters or (default,))[0], "cache": (filters.cache or ("whole",))[0]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import RlWorkload
-from lcplan.strategy import AXES, Mesh, Strategy
+from lcplan.strategy import AXES, STEP_KNOBS, Mesh, Strategy
 from planner.candidates.candidate import Candidate
 from planner.candidates.pricing import price_table, table_of
-from planner.request.filters import KNOB_FILTERS
+from planner.request.filters import refuse_several
 from planner.request.request import SearchRequest
 from planner.rules.windows import everywhere
 from planner.space.analysis import setting_of
@@ -15,22 +15,6 @@ from planner.space.enumerate import Knobs, mesh_options
 from planner.space.one_rollout import resolve_rollout
 from planner.space.reject import broken_rules
 from planner.space.rl_iteration import train_request, with_rollout
-
-_STRATEGY_KNOBS = tuple(name for name in KNOB_FILTERS if name in Strategy.model_fields)
-_PLAIN_KNOBS = (
-    "bidirectional",
-    "backend",
-    "gather_dtype",
-    "reduce_dtype",
-    "moments_dtype",
-    "sharding_mode",
-    "scheduler",
-    "moe_dispatch",
-    "moe_room_percent",
-    "attention_block",
-    "offload_percent",
-)
-"""Those whose values are the same on any mesh."""
 
 
 class BrokenRulesError(BadInputError):
@@ -75,26 +59,22 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     if request.workload.kind == "sample":
         return resolve_rollout(request, mesh, backends)
     filters = request.filters
-    many = [name for name in _STRATEGY_KNOBS if len(getattr(filters, name)) > 1]
-    if many:
-        raise BadInputError([f"estimate prices one strategy; give one value for --{name.replace('_', '-')}" for name in many])
+    refuse_several(filters, STEP_KNOBS)
     knobs = Knobs.of(filters, backends, kind=request.hardware.kind)
     options = mesh_options(request, knobs, mesh.sizes)
     even = request.workload.seq_len % (2 * mesh.context) == 0 and not everywhere(request.model, request.workload.seq_len)
     scheme = (filters.scheme or ("ring-zigzag" if even else "ring",))[0]
     sizes = [size for name, size, _ in options.ways if name == scheme]
-    strategy = Strategy.model_validate(
-        {
-            "mesh": mesh,
-            "scheme": scheme,
-            "ulysses": (filters.ulysses or (sizes[-1] if sizes else 1,))[0],
-            "remat": (filters.remat or ("full",))[0],
-            "microbatches": options.microbatches[-1],
-            "loss_chunk_tokens": options.loss_chunk_tokens[-1],
-            "collective_matmul": options.collective_matmul[0],
-            **{name: getattr(knobs, name)[0] for name in _PLAIN_KNOBS},
-        }
-    )
+    own = {
+        "scheme": scheme,
+        "ulysses": (filters.ulysses or (sizes[-1] if sizes else 1,))[0],
+        "bidirectional": knobs["bidirectional"][0],
+        "remat": (filters.remat or ("full",))[0],
+        "microbatches": options["microbatches"][-1],
+        "loss_chunk_tokens": options["loss_chunk_tokens"][-1],
+    }
+    plain = {name: values[0] for name, values in options.values}
+    strategy = Strategy.model_validate({"mesh": mesh} | plain | own)
     broken = broken_rules(setting_of(request), strategy)
     if broken:
         raise BrokenRulesError(broken, strategy)

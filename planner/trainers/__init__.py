@@ -1,30 +1,9 @@
-"""Trainers: what each can express of a strategy. Loaded by name, one at a time."""
+"""Trainers: the files that each reads and writes, and the strategies that it can run."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from lcplan.formats.errors import BadInputError
-from lcplan.formats.suggest import hint
 from planner.trainers.common.interface import Difference, Job, Trainer
 from planner.trainers.common.translate import Translation, translate
+from planner.trainers.registry import all_trainers, trainer, trainer_names
 
-TRAINER_NAMES: tuple[str, ...] = ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter", "jax")
-"""One folder each."""
-
-
-def trainer(name: str) -> Trainer:
-    """The trainer of that name.
-
-    Raises
-    ------
-    BadInputError
-        There is none; says which there are.
-    """
-    if name not in TRAINER_NAMES:
-        raise BadInputError(f"no trainer {name!r}{hint(name, TRAINER_NAMES)}")
-    found: Trainer = import_module(f"planner.trainers.{name}.facts").TRAINER
-    return found
-
-
-__all__ = ["TRAINER_NAMES", "Difference", "Job", "Trainer", "Translation", "trainer", "translate"]
+__all__ = ["Difference", "Job", "Trainer", "Translation", "all_trainers", "trainer", "trainer_names", "translate"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.table import StrategyTable
+from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import AXES
 from planner.candidates.candidate import Candidate
@@ -40,7 +41,7 @@ def memory_binds(miss: Candidate, budget_bytes: int) -> Binds:
     return Binds(
         "memory",
         name,
-        f"{_words(name)}, {format_bytes(parts[name])} of the {format_bytes(need)} that the closest strategy "
+        f"{memory_label(name)}, {format_bytes(parts[name])} of the {format_bytes(need)} that the closest strategy "
         f"({miss.strategy.label}) needs in {miss.estimate['memory_phase'].replace('_', ' ')}; "
         f"the budget is {format_bytes(budget_bytes)}",
     )
@@ -55,16 +56,14 @@ def speed_binds(candidate: Candidate, estimates: EstimateTable, *, row: int, fas
         name = estimates.binding_part(fastest)
         gain = float(estimates.step_s[row] / estimates.step_s[fastest])
         part, need = estimates.memory_bytes[name][fastest], estimates.total_bytes[fastest] + estimates.allowance_bytes[fastest]
-        says = f"a strategy {gain:.2f} times as fast needs {format_bytes(need)}, {format_bytes(part)} of it {_words(name)}"
+        says = (
+            f"a strategy {gain:.2f} times as fast needs {format_bytes(need)}, {format_bytes(part)} of it {memory_label(name)}"
+        )
         return Binds("memory", name, says)
     parts = candidate.estimate["time_s"]
     name = max(parts, key=lambda part: parts[part])
     share = parts[name] / candidate.estimate["step_s"]
-    return Binds("time", name, f"{_words(name)} takes {format_seconds(parts[name])} of the step, {share:.0%}")
-
-
-def _words(part: str) -> str:
-    return part.replace("_", " ")
+    return Binds("time", name, f"{time_label(name)} takes {format_seconds(parts[name])} of the step, {share:.0%}")
 
 
 def rejecting_rule(ask: Ask, miss: Candidate | None) -> Binds | None:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Dtype, Strategy
+from lcplan.strategy.attention_kernel import AttentionKernel
 
-KernelName = Literal["cudnn", "splash", "blockwise"]
+KernelName = AttentionKernel
 Platform = Literal["gpu", "tpu", "cpu"]
 _DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32")}
 

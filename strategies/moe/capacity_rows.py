@@ -23,7 +23,7 @@ class Room:
     ranks: int
     """Size of the expert axis."""
     percent: int
-    """``moe_room_percent``; 0: the worst case."""
+    """``moe_capacity_percent``; 0: the worst case."""
 
     @classmethod
     def of(cls, spec: StepSpec, tokens: int) -> Room:
@@ -31,7 +31,7 @@ class Room:
         experts = spec.model.experts
         assert experts is not None
         strategy = spec.strategy
-        return cls(tokens, experts.active, experts.count, strategy.mesh.expert, strategy.moe_room_percent)
+        return cls(tokens, experts.active, experts.count, strategy.mesh.expert, strategy.moe_capacity_percent)
 
     @property
     def assigned(self) -> int:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.estimate import CHUNK_ROWS, allowance_bytes, estimate
+from cost_models.inputs.kernel_groups import kernel_groups
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
@@ -137,3 +138,16 @@ def test_allowance_counts_a_communicator_for_each_kind_of_group(llama):
 def test_zigzag_beats_the_contiguous_ring(llama):
     both = estimate(llama, table(*(Strategy(mesh=Mesh(context=16), scheme=s) for s in ("ring", "ring-zigzag"))))
     assert both.time_s["attention"][0] / both.time_s["attention"][1] == pytest.approx(31 / 16, rel=0.05)
+
+
+def test_short_chunks_on_a_tpu_are_priced_as_the_blockwise_kernel_that_they_run():
+    """4096 tokens over 16 and 32 ranks: half chunks of 128 tokens run splash, those of 64 run blockwise."""
+    machine = catalog.hardware("tpu-v5p-64")
+    setting = Setting(catalog.model("llama3-8b"), machine, Workload(seq_len=4096, global_batch=32), machine.usable_bytes)
+    strategies = [Strategy(mesh=Mesh(context=context), backend="ici") for context in (32, 16, 32)]
+    together = estimate(setting, table(*strategies))
+    assert [estimate(setting, table(one)).row(0) for one in strategies] == [together.row(i) for i in range(3)]
+    kernels = {rows.size: group.kernel for group, rows in kernel_groups(setting, table(*strategies))}
+    assert kernels == {1: "splash", 2: "blockwise"}
+    as_splash = estimate(replace(setting, shortest_chunk=128), table(strategies[0]))
+    assert together.time_s["attention"][0] > as_splash.time_s["attention"][0]

@@ -32,23 +32,23 @@ def test_rows_by_hand():
     assert found.room[0] == 16384
     assert found.rows[0] == 16384 + BLOCK_ROWS
     assert found.busiest[0] == pytest.approx(IMBALANCE * 8192)
-    assert part(fsdp=2, expert=4, moe_room_percent=100).busiest[0] == 8192  # what has no room is dropped
+    assert part(fsdp=2, expert=4, moe_capacity_percent=100).busiest[0] == 8192  # what has no room is dropped
 
 
 def test_the_worst_case_is_every_token_on_one_rank():
     # 4 ranks of 4096 tokens; a rank has one expert, so that a token sends it one row: 16384 rows
-    assert part(fsdp=2, expert=4, moe_room_percent=0).room[0] == 4 * 4096
-    assert part(fsdp=4, expert=2, moe_room_percent=0).room[0] == 2 * 4096 * 2
+    assert part(fsdp=2, expert=4, moe_capacity_percent=0).room[0] == 4 * 4096
+    assert part(fsdp=4, expert=2, moe_capacity_percent=0).room[0] == 2 * 4096 * 2
 
 
 def test_one_rank_of_experts_has_room_for_what_it_sends_and_moves_nothing():
-    assert part(fsdp=8, moe_room_percent=400).room[0] == 8192
+    assert part(fsdp=8, moe_capacity_percent=400).room[0] == 8192
     assert not {purpose for _, purpose in terms(fsdp=8)} & {"expert-rows", "expert-counts", "expert-row-weights"}
 
 
 def test_capacity_rounds_up_for_each_expert():
     # 8192 rows over 4 experts: 2048; 125 %: 2560 for each of 4 experts
-    found = part(fsdp=2, expert=4, moe_dispatch="capacity", moe_room_percent=125)
+    found = part(fsdp=2, expert=4, moe_dispatch="capacity", moe_capacity_percent=125)
     assert found.expert_rows[0] == 2560
     assert found.rows[0] == found.busiest[0] == 4 * 2560
 
@@ -140,7 +140,7 @@ def test_dispatches_are_priced_apart():
 def test_rows_of_a_table_are_priced_as_alone():
     strategies = [
         Strategy(mesh=Mesh(context=8, expert=8), microbatches=4),
-        Strategy(mesh=Mesh(context=8, tensor=2, expert=4), microbatches=8, moe_dispatch="capacity", moe_room_percent=125),
+        Strategy(mesh=Mesh(context=8, tensor=2, expert=4), microbatches=8, moe_dispatch="capacity", moe_capacity_percent=125),
         Strategy(mesh=Mesh(context=64), microbatches=32, remat="none", moe_dispatch="gather"),
     ]
     together = priced(*strategies)
@@ -158,7 +158,7 @@ def test_a_grouped_product_on_tpu_begins_a_tile_again_for_every_expert_but_the_f
 
 
 def test_a_capacity_by_masks_multiplies_every_token_with_every_row_of_its_sequence():
-    capacity = maxtext(moe_dispatch="capacity", moe_room_percent=125)
+    capacity = maxtext(moe_dispatch="capacity", moe_capacity_percent=125)
     rows = 8 * 4096 * 2 * 1.25  # room of all sequences
     rate = rates_for(capacity.setting).gemm.value
     one = one_hot_seconds(capacity, rates_for(capacity.setting), products=1.0)
@@ -189,5 +189,5 @@ def test_a_tpu_moves_rows_one_by_one():
     assert float(row_move_seconds(layout(spec=biased, machine="tpu-v6e-8", backend="ici"))[0]) == pytest.approx(
         2.5 * float(row_move_seconds(tpu)[0])
     )
-    masked = maxtext(moe_dispatch="capacity", moe_room_percent=125)
+    masked = maxtext(moe_dispatch="capacity", moe_capacity_percent=125)
     assert row_move_seconds(masked)[0] == row_move_seconds(layout())[0] == 0.0

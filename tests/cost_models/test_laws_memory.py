@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.table import StrategyTable
 from cost_models.memory.liveness import LayerBackward, Loss
-from cost_models.memory.parts import MEMORY_PARTS, PHASES, StepMemory
+from cost_models.memory.parts import PHASES, StepMemory
+from cost_models.parts.memory import STEP_MEMORY
+from cost_models.parts.part import keys
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 
@@ -117,7 +119,7 @@ def test_on_tpu_an_embedding_of_its_own_is_added_up_whole(llama):
 def test_parts_are_those_of_the_largest_moment(toy, remat, context, tensor, microbatches):
     held = memory(toy, remat=remat, mesh={"context": context, "tensor": tensor}, microbatches=microbatches)
     parts, total, phase = held.parts()
-    assert set(parts) == set(MEMORY_PARTS)
+    assert set(parts) == set(keys(STEP_MEMORY))
     moments = {name: float(sum(sizes.values())[0]) for name, sizes in held.phases()}
     assert moments[PHASES[phase[0]]] == max(moments.values())
     assert sum(parts.values())[0] == pytest.approx(float(total[0]))

@@ -42,7 +42,7 @@ def test_a_share_of_the_layers_that_is_none_is_refused():
     half = planner.estimate(**ASKED, mesh="context=8", remat="offload-layer-in", offload_percent=50)
     assert half.candidate.strategy.remat_label == "offload-layer-in 50%"
     for wrong in (0, 101):
-        with pytest.raises(BadInputError, match="offload_percent"):
+        with pytest.raises(BadInputError, match="offload-percent"):
             planner.estimate(**ASKED, mesh="context=8", remat="offload-layer-in", offload_percent=wrong)
 
 

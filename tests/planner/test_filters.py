@@ -23,7 +23,7 @@ def test_ranges_lists_and_single_sizes():
         ("context=0", "--mesh context='0': not a whole number above zero, nor a range like 8..32; at most 1048576"),
         ("context=-2", "--mesh context='-2': not a whole number above zero, nor a range like 8..32; at most 1048576"),
         ("context=32..8", "--mesh context='32..8': not a whole number above zero, nor a range like 8..32; at most 1048576"),
-        ("context=2,context=4", "--mesh: axis 'context' stands twice"),
+        ("context=2,context=4", "--mesh: axis 'context' is given twice"),
         ("8", "--mesh '8': write axis=size, for example context=16,tensor=2"),
         ("", "--mesh '': write axis=size, for example context=16,tensor=2"),
     ],

@@ -6,12 +6,13 @@ import pytest
 
 from cost_models.collectives.listed_collectives import listed_seconds
 from cost_models.collectives.step import collectives
+from cost_models.parts.time import STEP_TIME, communication_seconds
 from lcplan import catalog
 from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
 from planner.candidates.candidate import rank
-from planner.candidates.learning import COMMUNICATION, Learnt, learn_from_compile, learn_from_timings
+from planner.candidates.learning import Learnt, learn_from_compile, learn_from_timings
 from planner.request.request import make_request
 from planner.run.run_read import candidate_from_json
 from planner.space.analysis import setting_of
@@ -41,7 +42,7 @@ def timed(candidate, step_s, rung="timed:full"):
 
 
 def split(candidate):
-    communication = sum(candidate.estimate["time_s"][name] for name in COMMUNICATION)
+    communication = sum(communication_seconds(candidate.estimate["time_s"]).values())
     return candidate.estimate["step_s"] - communication, communication
 
 
@@ -109,3 +110,31 @@ def test_what_was_learnt_ranks_and_survives_the_file():
     dear = replace(faster, learnt=Learnt(computation_scale=50.0, timings=1))
     assert rank([dear, slower], "step_s")[0].strategy == slower.strategy
     assert candidate_from_json(dear.to_json()).learnt == dear.learnt
+
+
+@pytest.mark.parametrize("part", STEP_TIME, ids=[part.key for part in STEP_TIME])
+def test_each_part_is_scaled_as_its_kind(part):
+    """One second of one part, computation three and communication five times as slow as modelled."""
+    scaled = Learnt(computation_scale=3.0, communication_scale=5.0).step_s({"step_s": 1.0, "time_s": {part.key: 1.0}})
+    assert scaled == pytest.approx(5.0 if part.kind == "communication" else 3.0)
+
+
+def test_a_mixtures_rows_are_learnt_as_communication():
+    """Twice the modelled communication, dispatch and combine included, is a scale of two for it and of one for the rest."""
+    machine = catalog.hardware("gb200-nvl72")
+    workload = Workload(seq_len=131072, global_batch=32)
+    mixture = make_request(
+        {
+            "model": catalog.model("qwen3-30b-a3b"),
+            "hardware": machine,
+            "workload": workload,
+            "budget_bytes": machine.usable_bytes,
+        }
+    )
+    meshes = [Mesh(context=8, expert=4), Mesh(context=16, expert=2), Mesh(context=4, expert=8), Mesh(fsdp=32)]
+    priced = [price(mixture, Strategy(mesh=mesh)) for mesh in meshes] * 500
+    assert sum(candidate.estimate["time_s"]["comm_expert"] > 0 for candidate in priced) == 1500
+    keys = ("comm_fsdp", "comm_tensor", "comm_context", "comm_expert", "comm_data", "contention")
+    times = [c.estimate["step_s"] + sum(c.estimate["time_s"][key] for key in keys) for c in priced]
+    learnt = learn_from_timings([timed(c, seconds) for c, seconds in zip(priced, times, strict=True)])[0].learnt
+    assert (learnt.computation_scale, learnt.communication_scale) == pytest.approx((1.0, 2.0), rel=0.03)

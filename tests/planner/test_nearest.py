@@ -166,3 +166,13 @@ def test_a_length_that_few_axes_divide_is_padded_where_nothing_fits(ask):
 def test_no_other_number_is_offered_where_the_rules_leave_something(too_long):
     assert rules_leave_any(too_long)
     assert all("padded" not in change.says and "share" not in change.says for change in changes_that_fit(too_long))
+
+
+def test_offloading_is_a_change_of_the_remat_policy(ask):
+    """Llama 3 8B at 1.5 Mi tokens on one H100 node: with everything recomputed on the device too much, with offload enough."""
+    asked = _ask(ask("llama3-8b", "dgx-h100", seq=3 * 2**19, batch=2, devices=8, remat=("full",)))
+    assert not fits_any(asked)
+    change = _by_kind(changes_that_fit(asked))["remat"]
+    assert change.arguments == ("--remat", "offload-attention")
+    assert change.ask.request.filters.remat == ("offload-attention",)
+    assert fits_any(change.ask)

@@ -38,7 +38,7 @@ def test_points_of_a_mesh_are_what_is_expanded(ask):
     knobs = Knobs.of(request.filters, BACKENDS, kind="gpu")
     meshes = mesh_sizes(request)
     table = expand(request, knobs, meshes)
-    assert len(table) == sum(mesh_options(request, knobs, tuple(mesh)).points(knobs) for mesh in meshes)
+    assert len(table) == sum(mesh_options(request, knobs, tuple(mesh)).points for mesh in meshes)
     rows = {table.strategy(i) for i in range(len(table))}
     assert len(rows) == len(table), "no strategy stands twice"
 

@@ -37,7 +37,7 @@ SLOW = [
     ("any ids", PLAIN, strategy("ring-zigzag", context=4, tensor=2, bidirectional="on", collective_matmul="one-way")),
     ("short", PLAIN, strategy("ring", context=4, fsdp=2).model_copy(update={"sharding_mode": "explicit"})),
     ("crossing", RICH, strategy("ring-zigzag", context=4, tensor=2).model_copy(update={"sharding_mode": "auto"})),
-    ("uneven", QWEN, strategy("ring-zigzag", context=2, expert=2, tensor=2, moe_room_percent=0)),
+    ("uneven", QWEN, strategy("ring-zigzag", context=2, expert=2, tensor=2, moe_capacity_percent=0)),
 ]
 
 

@@ -52,7 +52,7 @@ ELSEWHERE = {
     "backend": "options of the compiler",
     "scheduler": "options of the compiler",
     "moments_dtype": "the optimizer, which all modes share",
-    "moe_room_percent": "experts, which have one mode",
+    "moe_capacity_percent": "experts, which have one mode",
     "sampling": "another program",
 }
 

@@ -26,7 +26,7 @@ IN_TURN = MODEL.model_copy(update={"layers": 4, "experts": Experts(count=8, acti
 def strategy(dispatch="dropless", remat="full", room=200, microbatches=1, **mesh):
     return Strategy(
         mesh=Mesh(**mesh), scheme="ring", remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
-        gather_dtype="fp32", moe_dispatch=dispatch, moe_room_percent=room, backend="host",
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=room, backend="host",
     )  # fmt: skip
 
 

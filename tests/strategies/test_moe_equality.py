@@ -39,7 +39,7 @@ IN_TURN = QWEN.model_copy(
 def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zigzag", **mesh):
     return Strategy(
         mesh=Mesh(**mesh), scheme=scheme, remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
-        gather_dtype="fp32", moe_dispatch=dispatch, moe_room_percent=0,
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=0,
     )  # fmt: skip
 
 

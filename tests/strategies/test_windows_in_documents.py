@@ -35,7 +35,7 @@ SLOW = [
     ("uneven", windowed(PLAIN, 5), strategy("ring", context=4, tensor=2).model_copy(update={"sharding_mode": "auto"})),
     ("uneven", windowed(PLAIN, 5), strategy("ulysses", context=4).model_copy(update={"sharding_mode": "explicit"})),
     ("uneven", windowed(PLAIN, 7), strategy()),
-    ("uneven", windowed(QWEN, 5), strategy("ring", context=2, expert=2, tensor=2, moe_room_percent=0)),
+    ("uneven", windowed(QWEN, 5), strategy("ring", context=2, expert=2, tensor=2, moe_capacity_percent=0)),
 ]
 
 

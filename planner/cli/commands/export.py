@@ -13,18 +13,22 @@ from lcplan.formats.frozen import Frozen
 from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
 from planner.export.folder import write_export
+from planner.export.own_compile import compile_export
+from planner.export.python import jax_of
 from planner.export.run import Export, export_plan
-from planner.export.train_compile import MaxTextCompile, train_compile
 from planner.report.terminal.export import check_view, compile_view, export_view
 from planner.request.document import SCHEMA_VERSION
-from planner.trainers import TRAINER_NAMES, trainer
-from planner.trainers.common.toolchain import jax_of
+from planner.trainers import all_trainers, trainer, trainer_names
+from planner.trainers.common.own_compile import OwnMemory
 
 EPILOG = """\b
 Examples:
   lcplan export run/plan.yaml --to maxtext
   lcplan export run/plan.yaml --to megatron --out jobs/megatron --check --toolchain ../torch-venv/bin/python
   lcplan export run/plan.yaml --to jax --format json"""
+
+
+_COMPILE = ", ".join(f"{one.name} on {one.compiles.upper()}" for one in all_trainers() if one.compiles)
 
 
 class ExportOptions(Frozen):
@@ -41,10 +45,10 @@ class ExportOptions(Frozen):
 
 @click.command("export", epilog=EPILOG)
 @click.argument("plan", metavar="PLAN")
-@click.option("--to", required=True, type=click.Choice(TRAINER_NAMES), help="Trainer that is to run the plan.")
+@click.option("--to", required=True, type=click.Choice(trainer_names()), help="Trainer that runs the plan.")
 @click.option("--out", metavar="DIR", help="Folder of the files. [default: named after the trainer, beside the plan]")
 @click.option("--check", is_flag=True, help="Run the trainer's own parser and validator on the files.")
-@click.option("--compile", is_flag=True, help="MaxText on TPU: compile its real step (train_compile), show its memory.")
+@click.option("--compile", is_flag=True, help=f"Compile the trainer's own step and show its memory ({_COMPILE}).")
 @click.option(
     "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
 )
@@ -64,7 +68,7 @@ def command(**options: Any) -> int:
     folder = Path(parsed.out) if parsed.out else file.parent / parsed.to
     files = write_export(folder, export.files)
     checked = check_export(export, folder, python=parsed.toolchain) if parsed.check else None
-    compiled = train_compile(export, folder, python=parsed.toolchain) if parsed.compile else None
+    compiled = compile_export(export, folder, python=parsed.toolchain) if parsed.compile else None
     if parsed.output == "json":
         print_json(_document(export, files, checked=checked, compiled=compiled))
     else:
@@ -77,7 +81,7 @@ def command(**options: Any) -> int:
 
 
 def _document(
-    export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: MaxTextCompile | None
+    export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: OwnMemory | None
 ) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
@@ -88,7 +92,7 @@ def _document(
     }
 
 
-def _print(export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: MaxTextCompile | None) -> None:
+def _print(export: Export, files: tuple[Path, ...], *, checked: CheckResult | None, compiled: OwnMemory | None) -> None:
     print_view(export_view(export, files))
     if checked is not None:
         print_view(check_view(checked))

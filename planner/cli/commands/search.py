@@ -30,7 +30,7 @@ from planner.run.tune import Budget, tune
 from planner.study import Store
 from planner.study.location import canonical_url
 from planner.study.shared import Shared
-from planner.trainers import TRAINER_NAMES
+from planner.trainers import trainer_names
 
 EPILOG = """\b
 Examples:
@@ -79,7 +79,7 @@ class SearchOptions(RequestOptions):
     help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
 )
 @click.option(
-    "--for", "trainer", type=click.Choice(TRAINER_NAMES), help="Only what this trainer runs as it is (see lcplan export)."
+    "--for", "trainer", type=click.Choice(trainer_names()), help="Only what this trainer runs as it is (see lcplan export)."
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")

@@ -14,7 +14,7 @@ from lcplan.formats.units import format_bytes, format_seconds
 from planner.export.check import CheckResult
 from planner.export.cost import Cost, Effect
 from planner.export.run import Export
-from planner.export.train_compile import MaxTextCompile
+from planner.trainers.common.own_compile import OwnMemory
 
 
 def export_view(export: Export, files: Sequence[Path]) -> Group:
@@ -89,14 +89,14 @@ def check_view(result: CheckResult) -> Text:
     return Text(f"\ncheck: {where} refuses: {result.said}", style="red")
 
 
-def compile_view(theirs: MaxTextCompile, *, ours: Compiled | None, cost: Cost) -> Group:
-    """MaxText's compiled memory beside lcplan's, both by ``memory_analysis()``."""
+def compile_view(theirs: OwnMemory, *, ours: Compiled | None, cost: Cost) -> Group:
+    """The compiled memory of the trainer's step and of lcplan's, both by ``memory_analysis()``."""
     table = Table(
         title=f"Compiled for {theirs.topology}, a device", title_justify="left", title_style="bold", box=None, pad_edge=False
     )
     for name in ("", "argument", "temp", "total"):
         table.add_column(name, justify="left" if not name else "right", header_style="dim")
-    table.add_row("MaxText", *(format_bytes(x) for x in (theirs.argument_bytes, theirs.temp_bytes, theirs.total_bytes)))
+    table.add_row(theirs.label, *(format_bytes(x) for x in (theirs.argument_bytes, theirs.temp_bytes, theirs.total_bytes)))
     if ours is not None and ours.total_bytes is not None:
         temp = ours.temp_bytes or 0
         said = temp if ours.memory_analysis_temp_bytes is None else ours.memory_analysis_temp_bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 from lcplan.evidence.plan import Plan
 from lcplan.formats.errors import LcplanError
 from planner.export.run import export_plan
-from planner.trainers import TRAINER_NAMES
+from planner.trainers import trainer_names
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TrainerFiles:
 def trainer_files(plan_file: Path) -> tuple[TrainerFiles, ...]:
     """Every trainer in the order in which the command lists them."""
     plan = Plan.load(plan_file)
-    return tuple(_of(plan, name) for name in TRAINER_NAMES)
+    return tuple(_of(plan, name) for name in trainer_names())
 
 
 def _of(plan: Plan, name: str) -> TrainerFiles:

@@ -9,10 +9,9 @@ import yaml
 
 from lcplan.evidence.plan import Plan
 from planner.trainers import Job, Translation
-from planner.trainers.accelerate.facts import ROTATION
+from planner.trainers.accelerate.facts import FILE, ROTATION
 from planner.trainers.common.export_files import Launch, Written, title
 
-FILE = "accelerate.yaml"
 LAYER_CLASSES = MappingProxyType(
     {"llama": "LlamaDecoderLayer", "mistral": "MistralDecoderLayer", "qwen2": "Qwen2DecoderLayer", "qwen3": "Qwen3DecoderLayer"}
 )

@@ -13,57 +13,31 @@ import numpy as np
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    besides,
-    instead,
-    no_ring_matmul,
-    not_masked,
-)
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
+from planner.trainers.common.knobs import all_or_nothing, always, as_is, instead, torch_knobs
 from planner.trainers.common.programs import TRANSFORMERS
-from planner.trainers.common.rules import (
-    NCCL_WHY,
-    keeps_more,
-    kv_heads_rule,
-    only_nccl,
-    two_chunks_rule,
-    whole_stream,
-)
+from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule, whole_stream
 
 ROTATION: Mapping[str, str] = MappingProxyType({"ring-zigzag": "alltoall", "all-gather": "allgather"})
 """``parallelism_config_cp_comm_strategy`` of each scheme: torch's ring rotates by all-to-all, or gathers at once."""
 
+FILE = "accelerate.yaml"
+
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Accelerate has it."""
-    return {
+    return torch_knobs("Accelerate") | {
         "scheme": Knob(
             as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses", "ulysses-ring")),
             "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
         ),
-        "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
-            "fsdp_activation_checkpointing is on or off; off where that fits",
-        ),
-        "backend": Knob(only_nccl(), NCCL_WHY),
-        "collective_matmul": no_ring_matmul("Accelerate"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision follows mixed_precision: bf16"),
-        "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "FSDP2's mixed precision reduces in bf16 too"),
-        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "torch's AdamW keeps moments in the parameters' fp32"),
+        "remat": all_or_nothing("fsdp_activation_checkpointing is on or off; off where that fits"),
+        "gather_dtype": always("bf16", "FSDP2's mixed precision follows mixed_precision: bf16"),
+        "reduce_dtype": always("bf16", "FSDP2's mixed precision reduces in bf16 too"),
+        "moments_dtype": always("fp32", "torch's AdamW keeps moments in the parameters' fp32"),
     }
-
-
-def model_problems(_: ModelSpec) -> list[str]:
-    """Every dense decoder that lcplan has is a Transformers model."""
-    return []
 
 
 def extras(job: Job) -> list[Difference]:
@@ -123,6 +97,7 @@ TRAINER = Trainer(
     title="Accelerate 1.15.0",
     package="accelerate",
     version="1.15.0",
+    file=FILE,
     kinds=("gpu",),
     knobs=knobs,
     rules=(
@@ -131,11 +106,11 @@ TRAINER = Trainer(
         Rule("accelerate-sinks", "knob", _sinks, _say_sinks),
         Rule("accelerate-replicas", "knob", _replicas_alone, _say_replicas_alone),
         two_chunks_rule("accelerate", with_tensor=False),
-        kv_heads_rule("accelerate", ""),
+        kv_heads_rule("accelerate"),
     ),
-    model_problems=model_problems,
     extras=extras,
     documents_lost=not_masked("Accelerate"),
     whole_loss=True,
     program=TRANSFORMERS,
+    reads=Format("FILE.yaml", "an Accelerate launch YAML", unsaid=("model", "seq", "global_batch", "microbatches")),
 )

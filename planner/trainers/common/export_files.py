@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -37,6 +38,8 @@ class Written:
 
     files: Mapping[str, str]
     launch: Launch
+    check: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of the job that the trainer's checker asks for, besides the file and the number of devices."""
 
 
 Exporter = Callable[[Translation, Plan], Written]

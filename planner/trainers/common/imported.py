@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
@@ -55,8 +55,11 @@ class Imported:
     """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
 
 
-Reader = Callable[[str, int | None], Imported]
-"""Reads a file, for a job of so many devices where that is known."""
+class Reader(Protocol):
+    """Reads a file."""
+
+    def __call__(self, file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
+        """The file, for a job of so many devices where that is known; ``slices`` goes to formats alone that count them."""
 
 
 def mesh_text(sizes: Mapping[str, int]) -> str:

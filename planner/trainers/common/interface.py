@@ -1,4 +1,4 @@
-"""Trainer: what one trainer can express, in lcplan's words. Exporters, importers and ``search --for`` share these facts."""
+"""Trainer: the strategies that one trainer can run. Exporters, importers and ``search --for`` share these facts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
-from lcplan.strategy import COLLECTIVE_MATMULS, Strategy
-from lcplan.strategy.remat import REMAT_POLICIES
+from lcplan.strategy import Strategy
 from planner.rules.interface import Rule
 
 Kind = Literal["gpu", "tpu", "cpu"]
+Precision = Literal["bf16", "fp32"]
+OWN_STEP = "jax"
+"""The trainer that runs every model and strategy of lcplan: refusals of the others point to it."""
 KnobName = Literal["scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype"]
 KNOB_NAMES: tuple[KnobName, ...] = (
     "scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype",
@@ -99,51 +101,73 @@ class Knob:
         return tuple(value for value in self.runs if self.exact(value))
 
 
-def as_is(*values: str) -> dict[str, tuple[str, ...]]:
-    """Values that the trainer runs exactly."""
-    return {value: (value,) for value in values}
-
-
-def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The values ``of`` run as ``first``, or as one of ``others`` where that does not fit."""
-    return dict.fromkeys(of, (first, *others))
-
-
-def no_ring_matmul(trainer: str) -> Knob:
-    """The products over tensor of a trainer that has no collective matmul of its own."""
-    ways = instead("off", of=COLLECTIVE_MATMULS)
-    return Knob(ways, f"lcplan knows no key by which {trainer} cuts its products into pieces")
-
-
-def besides(*policies: str) -> tuple[str, ...]:
-    """All remat policies but these."""
-    return tuple(name for name in REMAT_POLICIES if name not in policies)
-
-
 def not_masked(trainer: str) -> Callable[[Job], str | None]:
     """Of a trainer whose attention is not known to stay inside documents, whatever the job."""
     return lambda job: f"lcplan knows no key by which {trainer} keeps attention inside the documents of a packed sequence"
 
 
 @dataclass(frozen=True)
+class Format:
+    """A trainer's configuration as ``lcplan estimate --from-TRAINER`` reads it."""
+
+    metavar: str
+    words: str
+    """The file in words, with an article."""
+    unsaid: tuple[str, ...] = ()
+    """Options of ``lcplan estimate`` that the format has no word for: a launch script or the user's program has them."""
+    counts_slices: bool = False
+    """Whether the trainer fills axes over the TPU slices that it finds, so that its reader takes ``slices``."""
+
+
+def builds_every_model(_: ModelSpec) -> list[str]:
+    """No model is refused."""
+    return []
+
+
+def no_extras(_: Job) -> list[Difference]:
+    """No difference beyond the knobs."""
+    return []
+
+
+def documents_kept(_: Job) -> str | None:
+    """The documents of a packed sequence do not attend to each other."""
+    return None
+
+
+@dataclass(frozen=True)
 class Trainer:
-    """What one version of one trainer can express."""
+    """One version of one trainer: the strategies that it runs, and the files that lcplan writes and reads for it."""
 
     name: str
     title: str
     package: str
     version: str
+    """Empty for lcplan's own step."""
+    file: str
+    """The exported file that the launch command takes, and the format that is read."""
     kinds: tuple[Kind, ...]
     knobs: Callable[[HardwareSpec, str], Mapping[KnobName, Knob]]
     """By hardware and the trainer's jax version (empty for torch)."""
     rules: tuple[Rule, ...]
     """What the trainer refuses, or its validator should refuse and does not."""
-    model_problems: Callable[[ModelSpec], list[str]]
+    model_problems: Callable[[ModelSpec], list[str]] = builds_every_model
     """Why the trainer cannot build a model; empty: it can."""
-    extras: Callable[[Job], list[Difference]]
+    extras: Callable[[Job], list[Difference]] = no_extras
     """Differences that lie in no knob, of a job as the trainer runs it."""
-    documents_lost: Callable[[Job], str | None]
+    documents_lost: Callable[[Job], str | None] = documents_kept
     """Why a packed sequence's documents attend to each other in what is exported of a job; None: they do not."""
+    reads: Format | None = None
+    """The configuration that lcplan reads; None: it reads none."""
+    compiles: Kind | None = None
+    """The hardware that the trainer's own command compiles its step for, where that hardware is absent."""
+    own_step: bool = False
+    """Whether it is lcplan's own step, which runs under the jax that the plan was made with."""
+    experts: bool = False
+    """Whether a mixture of experts is exported."""
+    windows: bool = False
+    """Whether layers with a sliding window shorter than the sequence are exported."""
+    precisions: tuple[Precision, ...] = ("bf16",)
+    """Precisions of a workload that are exported."""
     whole_loss: bool = False
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True
@@ -166,8 +190,8 @@ class Trainer:
         problems = self.model_problems(model)
         if model.mlp != "gated":
             problems.append(f"{model.name} has a {model.mlp} feed-forward; lcplan exports gated ones")
-        if model.experts is not None and self.name != "jax":
-            problems.append(f"{model.name} has experts, which lcplan does not export to {self.title}; --to jax does")
+        if model.experts is not None and not self.experts:
+            problems.append(f"{model.name} has experts, which lcplan does not export to {self.title}; --to {OWN_STEP} does")
         if model.not_built:
             problems.append(f"{model.name} has {', '.join(model.not_built)}, which lcplan prices but does not export")
         if hardware.kind not in self.kinds:

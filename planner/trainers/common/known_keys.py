@@ -1,19 +1,18 @@
-"""Every key that a trainer's version knows, listed from its package by tests/trainers/list_keys.py."""
+"""Every key that a trainer's version knows: ``keys.txt`` of its folder, listed from its package."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
-from pathlib import Path
 
-_FOLDER = Path(__file__).parents[1]
+from planner.trainers.registry import folder_of
 
 
 @lru_cache(maxsize=8)
 def known_keys(trainer: str) -> frozenset[str]:
     """The keys of a trainer, nested ones with their section before a dot."""
-    lines = (_FOLDER / trainer / "keys.txt").read_text(encoding="utf-8").splitlines()
+    lines = (folder_of(trainer) / "keys.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 

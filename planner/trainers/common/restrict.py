@@ -58,7 +58,7 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     """Rules that reject what the trainer would run otherwise, or not at all."""
     knobs = trainer.knobs(hardware, trainer.jax)
     found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
-    if trainer.name != "jax":
+    if not trainer.windows:
         found.append(window_rule(trainer.name))
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))

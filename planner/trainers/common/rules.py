@@ -8,7 +8,7 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
-from planner.trainers.common.interface import Difference, Job
+from planner.trainers.common.interface import OWN_STEP, Difference, Job, Trainer
 
 
 def two_chunks_rule(trainer: str, *, with_tensor: bool) -> Rule:
@@ -39,13 +39,18 @@ def window_rule(trainer: str) -> Rule:
         model, seq = setting.model, setting.workload.seq_len
         return (
             f"{model.name} has layers that attend in a window of {model.sliding_window} tokens, shorter than seq_len={seq}, "
-            f"which lcplan does not export to {trainer}; --to jax has them"
+            f"which lcplan does not export to {trainer}; --to {OWN_STEP} has them"
         )
 
     return Rule(f"{trainer}-window", "mesh", broken, say)
 
 
-def kv_heads_rule(trainer: str, way: str) -> Rule:
+def export_rules(trainer: Trainer) -> tuple[Rule, ...]:
+    """The trainer's own rules, and the rule of windows where lcplan does not export them."""
+    return trainer.rules if trainer.windows else (window_rule(trainer.name), *trainer.rules)
+
+
+def kv_heads_rule(trainer: str) -> Rule:
     """Tensor ranks cannot share a key/value head."""
 
     def broken(setting: Setting, table: StrategyTable) -> Mask:
@@ -55,7 +60,7 @@ def kv_heads_rule(trainer: str, way: str) -> Rule:
         heads = setting.model.kv_heads
         return (
             f"{trainer} does not replicate key/value heads: tensor={strategy.mesh.tensor} must divide kv_heads={heads} of "
-            f"{setting.model.name}; {way or f'use {divisors_up_to(heads, heads)}'}"
+            f"{setting.model.name}; use {divisors_up_to(heads, heads)}"
         )
 
     return Rule(f"{trainer}-kv-heads", "knob", broken, say)
@@ -124,11 +129,3 @@ def keeps_more(job: Job, trainer: str) -> list[Difference]:
             extra_bytes=round(2 * job.local_tokens * width * model.layers),
         )
     ]
-
-
-def only_nccl() -> dict[str, tuple[str, ...]]:
-    """A torch trainer's backends: NCCL alone."""
-    return {"nccl": ("nccl",), "nvshmem": ("nccl",), "symmetric": ("nccl",), "ici": ("ici",), "host": ("host",)}
-
-
-NCCL_WHY = "torch's process groups go by NCCL"

@@ -9,8 +9,8 @@ from lcplan.evidence.plan import Plan
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
 from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.deepspeed.facts import FILE
 
-FILE = "deepspeed.json"
 MODULE = "lcplan_deepspeed.py"
 
 _MODULE = '''"""{title}.
@@ -52,7 +52,8 @@ def export(translation: Translation, _: Plan) -> Written:
     )  # fmt: skip
     command = (*torchrun(job), '"${SCRIPT:-train.py}"', "--deepspeed_config", FILE)
     launch = Launch(command, notes=(RENDEZVOUS_NOTE, f"Set SCRIPT to your training script; it calls prepare() of {MODULE}."))
-    return Written({FILE: json.dumps(_settings(job), indent=2) + "\n", MODULE: module}, launch)
+    check = {"heads": job.model.heads, "kv_heads": job.model.kv_heads}
+    return Written({FILE: json.dumps(_settings(job), indent=2) + "\n", MODULE: module}, launch, check=check)
 
 
 def _settings(job: Job) -> dict[str, Any]:

@@ -10,51 +10,25 @@ from collections.abc import Mapping
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    besides,
-    instead,
-    no_ring_matmul,
-    not_masked,
-)
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
+from planner.trainers.common.knobs import all_or_nothing, always, either_dtype, instead, torch_knobs
 from planner.trainers.common.programs import TRANSFORMERS
-from planner.trainers.common.rules import (
-    NCCL_WHY,
-    bf16_copy,
-    keeps_more,
-    kv_heads_rule,
-    only_nccl,
-    whole_stream,
-)
+from planner.trainers.common.rules import bf16_copy, keeps_more, kv_heads_rule, whole_stream
+
+FILE = "deepspeed.json"
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as DeepSpeed has it."""
-    return {
+    return torch_knobs("DeepSpeed") | {
         "scheme": Knob(instead("ulysses", of=SCHEMES), "DeepSpeed's sequence parallelism is Ulysses"),
-        "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
-            "Transformers' gradient_checkpointing is on or off; off where that fits",
-        ),
-        "backend": Knob(only_nccl(), NCCL_WHY),
-        "collective_matmul": no_ring_matmul("DeepSpeed"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "ZeRO-3 keeps and gathers parameters in bf16"),
-        "reduce_dtype": Knob(as_is("bf16", "fp32")),
-        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "the optimizer's states are fp32"),
+        "remat": all_or_nothing("Transformers' gradient_checkpointing is on or off; off where that fits"),
+        "gather_dtype": always("bf16", "ZeRO-3 keeps and gathers parameters in bf16"),
+        "reduce_dtype": either_dtype(),
+        "moments_dtype": always("fp32", "the optimizer's states are fp32"),
     }
-
-
-def model_problems(_: ModelSpec) -> list[str]:
-    """Every dense decoder that lcplan has is a Transformers model."""
-    return []
 
 
 def extras(job: Job) -> list[Difference]:
@@ -91,17 +65,18 @@ TRAINER = Trainer(
     title="DeepSpeed 0.19.8",
     package="deepspeed",
     version="0.19.8",
+    file=FILE,
     kinds=("gpu",),
     knobs=knobs,
     rules=(
         Rule("deepspeed-tensor-sequence", "knob", _tensor_and_sequence, _say_tensor_and_sequence),
         Rule("deepspeed-tensor-zero", "knob", _tensor_and_zero_three, _say_tensor_and_zero_three),
-        kv_heads_rule("deepspeed", ""),
+        kv_heads_rule("deepspeed"),
     ),
-    model_problems=model_problems,
     extras=extras,
     documents_lost=not_masked("DeepSpeed"),
     whole_loss=True,
     replicates=False,
     program=TRANSFORMERS,
+    reads=Format("FILE.json", "a DeepSpeed JSON", unsaid=("model", "seq", "remat")),
 )

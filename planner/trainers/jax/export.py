@@ -14,8 +14,8 @@ from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES, RematPolicy
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
 from planner.trainers.common.jax_environment import jax_environment
+from planner.trainers.jax.facts import FILE
 
-FILE = "train_step.py"
 PLAN_FILE = "plan.yaml"
 
 _MODULE = '''"""{title}.

@@ -11,9 +11,8 @@ from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
 from planner.trainers.common.jax_environment import jax_environment
-from planner.trainers.levanter.facts import MODEL_TYPES
+from planner.trainers.levanter.facts import FILE, MODEL_TYPES
 
-FILE = "levanter.yaml"
 AXES = {"data": "copies", "fsdp": "shards", "context": "context", "tensor": "tensor"}
 """Levanter's names of lcplan's axes. Its own data, replica and model come first in its mesh whatever the file says, so that
 only new names can be put in order."""

@@ -16,40 +16,25 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
-from planner.measure.targets.backends import backend_verdict
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    besides,
-    instead,
-    no_ring_matmul,
-)
+from planner.trainers.common.interface import Difference, Job, Knob, KnobName, Trainer
+from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, whole_stream
 
 JAX = "0.11.2"
 MODEL_TYPES: Mapping[str, str] = MappingProxyType({"llama": "llama", "mistral": "llama", "qwen2": "qwen", "qwen3": "qwen3"})
 
+FILE = "levanter.yaml"
+
 
 def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     """Each knob as Levanter has it."""
-    missing = tuple(name for name in ("nvshmem", "symmetric") if backend_verdict(name, jax) is not True)
-    backends = {**as_is("nccl", "nvshmem", "symmetric", "ici", "host"), **instead("nccl", of=missing)}
-    return {
+    return jax_knobs("Levanter", jax) | {
         "scheme": Knob(instead("all-gather", of=SCHEMES), "splash attention takes sharded queries and whole keys, no ring"),
-        "remat": Knob(
-            as_is("full", "none") | instead("none", "full", of=besides("full", "none")),
-            "gradient_checkpointing is true or false here; its saved names are not lcplan's",
-        ),
-        "backend": Knob(backends, f"jax {jax}, which Levanter runs on here, does not have this backend"),
-        "collective_matmul": no_ring_matmul("Levanter"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mp casts the parameters to bf16 before they are used"),
-        "reduce_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "gradients are those of the bf16 parameters"),
-        "moments_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow the fp32 parameters"),
+        "remat": all_or_nothing("gradient_checkpointing is true or false here; its saved names are not lcplan's"),
+        "gather_dtype": always("bf16", "mp casts the parameters to bf16 before they are used"),
+        "reduce_dtype": always("bf16", "gradients are those of the bf16 parameters"),
+        "moments_dtype": always("fp32", "moments follow the fp32 parameters"),
     }
 
 
@@ -130,16 +115,16 @@ TRAINER = Trainer(
     title="Levanter 0.2.227",
     package="marin-levanter",
     version="0.2.227.dev40316220070",
+    file=FILE,
     kinds=("gpu", "tpu"),
     knobs=knobs,
     rules=(
         Rule("levanter-context", "knob", _context, _say_context),
         Rule("levanter-slices", "knob", _slices, _say_slices),
-        kv_heads_rule("levanter", ""),
+        kv_heads_rule("levanter"),
     ),
     model_problems=model_problems,
     extras=extras,
-    documents_lost=lambda job: None,
     any_axis_order=True,
     jax=JAX,
 )

@@ -17,9 +17,9 @@ from lcplan.strategy.remat import REMAT_POLICIES
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title, yaml_scalar
 from planner.trainers.common.jax_environment import jax_environment
-from planner.trainers.maxtext.facts import DECODER_BLOCKS, SAVED, SCHEMES, SPLASH_BLOCKS, deals_in_pairs
+from planner.trainers.maxtext.compile import topology_words
+from planner.trainers.maxtext.facts import DECODER_BLOCKS, FILE, SAVED, SCHEMES, SPLASH_BLOCKS, deals_in_pairs
 
-FILE = "maxtext.yml"
 MESH_AXES = (
     "diloco", "data", "stage", "fsdp", "fsdp_transpose", "context", "context_usp_ulysses", "context_autoregressive", "tensor",
     "tensor_sequence", "expert", "autoregressive",
@@ -65,7 +65,8 @@ def export(translation: Translation, plan: Plan) -> Written:
     for heading, keys in sections.items():
         lines += ["", f"# {heading}"] if heading else []
         lines += [f"{key}: {yaml_scalar(value)}" for key, value in keys.items()]
-    return Written({FILE: "\n".join(lines) + "\n"}, _launch(translation, plan))
+    check = {"overrides": topology_words(job)} if job.hardware.kind == "tpu" else {}
+    return Written({FILE: "\n".join(lines) + "\n"}, _launch(translation, plan), check=check)
 
 
 def _launch(translation: Translation, plan: Plan) -> Launch:

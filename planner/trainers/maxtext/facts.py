@@ -17,19 +17,11 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import AXIS_ORDERS, Strategy
 from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
-from planner.measure.targets.backends import backend_verdict
 from planner.rules.interface import Mask, Rule, code, divisors_up_to
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    instead,
-    no_ring_matmul,
-)
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
+from planner.trainers.common.knobs import always, as_is, instead, jax_knobs
 
+FILE = "maxtext.yml"
 JAX = "0.11.2"
 DECODER_BLOCKS: Mapping[str, str] = MappingProxyType(
     {"llama": "llama2", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -67,25 +59,16 @@ def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     tpu = hardware.kind == "tpu"
     schemes = as_is(*SCHEMES) if tpu else as_is("ring", "ring-zigzag", "all-gather") | instead("ring-zigzag", of=("ulysses",))
     schemes |= instead("ring-zigzag", of=("ulysses-ring",))
-    return {
+    return jax_knobs("MaxText", jax) | {
         "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only, and lcplan writes no context_usp_ulysses axis"),
         "remat": Knob(as_is(*REMAT_POLICIES)),
-        "backend": Knob(_backends(jax), f"jax {jax}, which MaxText runs on here, does not have this backend"),
-        "collective_matmul": no_ring_matmul("MaxText"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "weights are cast to dtype before they are gathered"),
-        "reduce_dtype": Knob(
-            {"bf16": ("bf16",), "fp32": ("bf16",)},
+        "gather_dtype": always("bf16", "weights are cast to dtype before they are gathered"),
+        "reduce_dtype": always(
+            "bf16",
             "gradients leave their product in bf16 and are reduced so (read in the executable of train_compile)",
         ),
-        "moments_dtype": Knob(
-            {"fp32": ("fp32",), "bf16": ("fp32",)}, "mu_dtype sets the first moment only; the second stays in fp32"
-        ),
+        "moments_dtype": always("fp32", "mu_dtype sets the first moment only; the second stays in fp32"),
     }
-
-
-def _backends(jax: str) -> dict[str, tuple[str, ...]]:
-    missing = tuple(name for name in ("nvshmem", "symmetric") if backend_verdict(name, jax) is not True)
-    return {**as_is("nccl", "nvshmem", "symmetric", "ici", "host"), **instead("nccl", of=missing)}
 
 
 def model_problems(model: ModelSpec) -> list[str]:
@@ -245,6 +228,7 @@ TRAINER = Trainer(
     title="MaxText 0.2.5",
     package="maxtext",
     version="0.2.5",
+    file=FILE,
     kinds=("gpu", "tpu"),
     knobs=knobs,
     rules=(
@@ -260,4 +244,6 @@ TRAINER = Trainer(
     any_axis_order=True,
     attention_tiles=True,
     jax=JAX,
+    reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
+    compiles="tpu",
 )

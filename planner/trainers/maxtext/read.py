@@ -170,7 +170,7 @@ def _experts(values: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     factor = number(values["capacity_factor"], "capacity_factor", file=file)
     if factor <= 0 or values["sparse_matmul"]:
         return {}
-    return {"moe_dispatch": ("capacity",), "moe_room_percent": (max(1, round(100 * factor)),)}
+    return {"moe_dispatch": ("capacity",), "moe_capacity_percent": (max(1, round(100 * factor)),)}
 
 
 def _tiles(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:

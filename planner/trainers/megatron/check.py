@@ -24,7 +24,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     args = arguments.validate_args(arguments.parse_args())
     _unseen(args)
     if request.get("bridge"):
-        _bridge(Path(request["bridge"]).read_text())
+        _bridge(Path(request["file"]).with_name(request["bridge"]).read_text())
     return {
         "devices": args.world_size,
         "mesh": {

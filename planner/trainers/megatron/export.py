@@ -7,9 +7,8 @@ from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title
 from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
-from planner.trainers.megatron.facts import SCHEMES
+from planner.trainers.megatron.facts import FILE, SCHEMES
 
-FILE = "megatron.args"
 BRIDGE_FILE = "bridge.overrides"
 MCORE_DTYPES = {"bf16": "bf16", "fp32": "fp32"}
 
@@ -36,7 +35,9 @@ def export(translation: Translation, plan: Plan) -> Written:
         lines += ["", f"# {heading}", *(_line(name, value) for name, value in arguments.items())]
     bridge = [f"# {title(translation)}", "# Overrides of a Megatron-Bridge recipe, one a line", *_bridge(job)]
     files = {FILE: "\n".join(lines) + "\n", BRIDGE_FILE: "\n".join(bridge) + "\n"}
-    return Written(files, _launch(translation, plan))
+    gpu = job.hardware.device.gpu
+    check = {"compute_capability": gpu.compute_capability[0] if gpu else 9, "bridge": BRIDGE_FILE}
+    return Written(files, _launch(translation, plan), check=check)
 
 
 def _line(name: str, value: str | None) -> str:

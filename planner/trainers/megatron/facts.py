@@ -11,27 +11,10 @@ from types import MappingProxyType
 
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    besides,
-    instead,
-    no_ring_matmul,
-    not_masked,
-)
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
+from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, torch_knobs
 from planner.trainers.common.programs import MEGATRON_FSDP
-from planner.trainers.common.rules import (
-    NCCL_WHY,
-    bf16_copy,
-    keeps_more,
-    only_nccl,
-    two_chunks_rule,
-    ulysses_kv_rule,
-)
+from planner.trainers.common.rules import bf16_copy, keeps_more, two_chunks_rule, ulysses_kv_rule
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -39,10 +22,12 @@ SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather
 LLAMA3_SCALING = (1.0, 4.0, 8192)
 """Low and high frequency factors and original length of ``--use-rope-scaling``; its factor is an argument."""
 
+FILE = "megatron.args"
+
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Megatron has it."""
-    return {
+    return torch_knobs("Megatron") | {
         "scheme": Knob(
             as_is(*SCHEMES)
             | instead("ring-zigzag", of=("ring", "ulysses-ring"))
@@ -54,11 +39,9 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             as_is("full", "minimal", "none") | instead("minimal", "full", of=besides("full", "minimal", "none")),
             "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
         ),
-        "backend": Knob(only_nccl(), NCCL_WHY),
-        "collective_matmul": no_ring_matmul("Megatron"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "parameters are kept and gathered in bf16"),
-        "reduce_dtype": Knob(as_is("bf16", "fp32")),
-        "moments_dtype": Knob(as_is("bf16", "fp32")),
+        "gather_dtype": always("bf16", "parameters are kept and gathered in bf16"),
+        "reduce_dtype": either_dtype(),
+        "moments_dtype": either_dtype(),
     }
 
 
@@ -91,6 +74,7 @@ TRAINER = Trainer(
     title="Megatron-LM (megatron-core 0.19.2)",
     package="megatron-core",
     version="0.19.2",
+    file=FILE,
     kinds=("gpu",),
     knobs=knobs,
     rules=(two_chunks_rule("megatron", with_tensor=False), ulysses_kv_rule("megatron")),
@@ -99,4 +83,5 @@ TRAINER = Trainer(
     documents_lost=not_masked("Megatron-LM"),
     whole_loss=True,
     program=MEGATRON_FSDP,
+    reads=Format("ARGS", "a file of Megatron-LM arguments"),
 )

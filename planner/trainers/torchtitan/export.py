@@ -9,8 +9,8 @@ from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
 from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.torchtitan.facts import MODULE
 
-MODULE = "lcplan_torchtitan"
 CONFIG = "plan"
 ShapeKey = tuple[str, int, int, int, int, int, int, bool]
 
@@ -51,7 +51,7 @@ def export(translation: Translation, _: Plan) -> Written:
     parts = [_head(translation), ATTENTION_AC if job.strategy.remat == "save-attention" else "", _function(job)]
     command = (*torchrun(job), "-m", "torchtitan.train", "--module", MODULE, "--config", CONFIG)
     launch = Launch(command, {"PYTHONPATH": ".:${PYTHONPATH:-}"}, notes=(RENDEZVOUS_NOTE,))
-    return Written({f"{MODULE}.py": "".join(parts)}, launch)
+    return Written({f"{MODULE}.py": "".join(parts)}, launch, check={"config": CONFIG})
 
 
 def package(model: ModelSpec) -> str:

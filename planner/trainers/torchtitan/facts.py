@@ -15,25 +15,17 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import (
-    Difference,
-    Job,
-    Knob,
-    KnobName,
-    Trainer,
-    as_is,
-    besides,
-    instead,
-    no_ring_matmul,
-    not_masked,
-)
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
+from planner.trainers.common.knobs import always, as_is, besides, instead, torch_knobs
 from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
-from planner.trainers.common.rules import NCCL_WHY, keeps_more, kv_heads_rule, only_nccl, two_chunks_rule
+from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule
+
+MODULE = "lcplan_torchtitan"
 
 
 def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as torchtitan has it."""
-    return {
+    return torch_knobs("torchtitan") | {
         "scheme": Knob(
             as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses", "ulysses-ring")),
             "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
@@ -43,13 +35,9 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             | instead("none", "save-attention", of=besides("full", "save-attention", "none")),
             "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
         ),
-        "backend": Knob(only_nccl(), NCCL_WHY),
-        "collective_matmul": no_ring_matmul("torchtitan"),
-        "gather_dtype": Knob({"bf16": ("bf16",), "fp32": ("bf16",)}, "mixed_precision_param is what it computes in, too"),
-        "reduce_dtype": Knob({"fp32": ("fp32",), "bf16": ("fp32",)}, "mixed_precision_reduce takes float32 only"),
-        "moments_dtype": Knob(
-            {"fp32": ("fp32",), "bf16": ("fp32",)}, "moments follow training.dtype, which is the masters' too"
-        ),
+        "gather_dtype": always("bf16", "mixed_precision_param is what it computes in, too"),
+        "reduce_dtype": always("fp32", "mixed_precision_reduce takes float32 only"),
+        "moments_dtype": always("fp32", "moments follow training.dtype, which is the masters' too"),
     }
 
 
@@ -89,15 +77,17 @@ TRAINER = Trainer(
     title="torchtitan 0.3.0",
     package="torchtitan",
     version="0.3.0",
+    file=f"{MODULE}.py",
     kinds=("gpu",),
     knobs=knobs,
     rules=(
         Rule("torchtitan-loss-pieces", "knob", _loss_pieces, _say_loss_pieces),
         two_chunks_rule("torchtitan", with_tensor=True),
-        kv_heads_rule("torchtitan", ""),
+        kv_heads_rule("torchtitan"),
     ),
     model_problems=model_problems,
     extras=extras,
     documents_lost=not_masked("torchtitan"),
     program=TITAN_STEP,
+    reads=Format("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),
 )

@@ -123,7 +123,7 @@ class RowStrategy(Frozen):
     reduce_dtype: Dtype | None = None
     moments_dtype: Dtype | None = None
     moe_dispatch: MoeDispatch | None = None
-    moe_room_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
+    moe_capacity_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
     parameters: ParameterLayout = "gathered-per-step"
     """Of a rollout, as is ``cache``."""
     cache: CacheLayout = "whole"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from cost_models.inputs.table import CODES, StrategyTable
+from cost_models.inputs.table import StrategyTable
 from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
@@ -134,16 +134,6 @@ def _loss_chunk(ask: Ask) -> Groups:
         ]
 
 
-def _offload(ask: Ask) -> Groups:
-    """Activations or state in host memory, where the step can do that."""
-    if "offload" not in Filters.model_fields or getattr(ask.request.filters, "offload", None):
-        return
-    for value in CODES.get("offload", ()):
-        if str(value) != "none":
-            changed = _with_filters(ask, offload=(value,))
-            yield [Proposal(changed, fixed(f"--offload {value} (to host memory)", "--offload", str(value)))]
-
-
 def _batch(ask: Ask) -> Groups:
     """Fewer sequences a step, halved until something fits."""
     yield (with_batch(ask, batch) for batch in _halves(ask.request.workload.global_batch))
@@ -238,12 +228,11 @@ KINDS: dict[str, Kind] = {
     "filters": _other_filters,
     "dtype": _dtypes,
     "loss-chunk": _loss_chunk,
-    "offload": _offload,
     "batch": _batch,
     "sequence": _sequence,
     "devices": _devices,
     "budget": _budget,
 }
 """Every kind by name."""
-TRAIN_KINDS = frozenset({"remat", "dtype", "loss-chunk", "offload", "sequence"})
+TRAIN_KINDS = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
 """Kinds that a rollout does not have."""

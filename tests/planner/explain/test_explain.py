@@ -3,13 +3,14 @@
 import pytest
 
 from cost_models.collectives.step import collectives
+from cost_models.parts.time import STEP_TIME
 from lcplan.evidence.measurement import Compiled
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.collective import CollectiveUse
 from planner.explain.explanation import compare, explain
 from planner.explain.inventory import inventory, trouble
 from planner.explain.strategy_words import named_strategy
-from planner.explain.traffic import COMM_PARTS, exposures, transfers
+from planner.explain.traffic import exposures, transfers
 from planner.explain.why import verdict
 from planner.run.run_read import read_run
 from planner.space.analysis import setting_of
@@ -76,7 +77,7 @@ def test_transfers_are_the_laws_collectives_and_cover_what_is_exposed(run):
         listed = collectives(setting_of(run.request), candidate.strategy)
         assert sum(transfer.calls for transfer in moved) == sum(use.calls for use in listed)
         assert sum(transfer.total_bytes for transfer in moved) == sum(use.total_bytes for use in listed)
-        assert {transfer.part for transfer in moved} <= set(COMM_PARTS)
+        assert {transfer.part for transfer in moved} <= {part.key for part in STEP_TIME if part.purposes}
         for exposure in exposures(candidate, moved):
             assert exposure.exposed_s <= exposure.transfer_s * (1 + 1e-9)
             assert exposure.hidden_s == pytest.approx(exposure.transfer_s - exposure.exposed_s)

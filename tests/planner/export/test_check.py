@@ -7,10 +7,12 @@ import pytest
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export import check
-from planner.export.check import check_export, python_of, run_checker, topology_words
+from planner.export.check import check_export, run_checker
 from planner.export.folder import write_export
+from planner.export.own_compile import compile_export, memory_of
+from planner.export.python import python_of
 from planner.export.run import export_plan
-from planner.export.train_compile import read_memory, train_compile
+from planner.trainers.maxtext.compile import COMPILER, topology_words
 
 
 def test_the_python_is_the_one_given_else_the_trainers_else_this_one(monkeypatch):
@@ -74,7 +76,9 @@ def test_a_refusal_carries_the_trainers_words(named_plans, tmp_path, monkeypatch
     ],
 )
 def test_maxtexts_name_of_a_slice(named_plans, name, words):
-    assert topology_words(export_plan(named_plans[name], "maxtext").translation.job) == words
+    export = export_plan(named_plans[name], "maxtext")
+    assert topology_words(export.translation.job) == tuple(words)
+    assert export.check_request == {"overrides": tuple(words)}
 
 
 LINE = (
@@ -86,19 +90,19 @@ LINE = (
 
 
 def test_the_memory_of_train_compile_is_read():
-    memory = read_memory(f"noise\n{LINE}\n", topology="v5p-64", seconds=81.2)
+    memory = memory_of(COMPILER, f"noise\n{LINE}\n", topology="v5p-64", seconds=81.2)
     assert (memory.argument_bytes, memory.temp_bytes) == (3023343616, 15057635232)
     assert memory.total_bytes == 3023343616 + 3012863744 + 15057635232 - 3012857856
 
 
 def test_a_failed_train_compile_ends_with_its_last_words():
     with pytest.raises(StageFailedError, match="train_compile failed: ValueError: no such axis"):
-        read_memory("ValueError: no such axis", topology="v5p-64", seconds=1.0)
+        memory_of(COMPILER, "ValueError: no such axis", topology="v5p-64", seconds=1.0)
 
 
 @pytest.mark.parametrize(
     ("trainer", "name"), [("megatron", "8b-8k-h100"), ("maxtext", "8b-8k-h100"), ("levanter", "8b-8k-v6e")]
 )
-def test_compile_is_for_maxtext_on_tpu(named_plans, tmp_path, trainer, name):
+def test_compile_needs_a_trainer_that_compiles_for_the_hardware(named_plans, tmp_path, trainer, name):
     with pytest.raises(BadInputError, match="needs --to maxtext and a plan for TPU"):
-        train_compile(export_plan(named_plans[name], trainer), tmp_path)
+        compile_export(export_plan(named_plans[name], trainer), tmp_path)

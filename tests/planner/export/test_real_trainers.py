@@ -9,7 +9,7 @@ from export_plans import ABLE
 from real_trainers import VENVS, real_python
 
 from lcplan.spec.model import ModelSpec
-from planner.export.check import FILES, CheckResult, check_export, check_exports
+from planner.export.check import CheckResult, check_export, check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan
 
@@ -31,7 +31,7 @@ def checked(plan, trainer: str, *, folder: Path, python: str, change: Callable[[
     export = export_plan(plan, trainer)
     write_export(folder, export.files)
     if change is not None:
-        change(folder / FILES[trainer])
+        change(folder / export.translation.trainer.file)
     return check_export(export, folder, python=python)
 
 
@@ -145,7 +145,7 @@ def test_flags_that_the_trainers_jax_lacks_would_abort_it(new_plan, tmp_path, py
 def test_maxtexts_train_compile_takes_the_export(named_plans, tmp_path, python):
     import subprocess
 
-    from planner.export.train_compile import train_compile
+    from planner.export.own_compile import compile_export
 
     command = python("maxtext")
     has = subprocess.run([command, "-c", "import libtpu, tokamax, qwix"], capture_output=True, check=False)
@@ -153,7 +153,7 @@ def test_maxtexts_train_compile_takes_the_export(named_plans, tmp_path, python):
         pytest.skip("MaxText's train_compile needs more: tests/trainers/setup_venvs.sh maxtext-compile")
     export = export_plan(named_plans["8b-256k-v5p"], "maxtext")
     write_export(tmp_path, export.files)
-    compiled = train_compile(export, tmp_path, python=command)
+    compiled = compile_export(export, tmp_path, python=command)
     state = 12 * named_plans["8b-256k-v5p"].request.model.parameters / 32  # fp32 parameters and two moments over 32 devices
     assert compiled.argument_bytes == pytest.approx(state, rel=0.01)
     assert compiled.temp_bytes > 0

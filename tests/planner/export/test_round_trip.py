@@ -17,7 +17,6 @@ from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import FORMATS, with_file
-from planner.export.check import FILES
 from planner.export.run import Export, export_plan
 from planner.imports.estimate import placed
 from planner.request.filters import Filters
@@ -36,14 +35,6 @@ OPTIONS = (
     "model", "seq", "hw", "devices", "global_batch", "budget", "mesh", "scheme", "remat", "backend", "microbatches",
     "loss_chunk_tokens", "gather_dtype", "reduce_dtype", "moments_dtype", "trainer",
 )  # fmt: skip
-UNSAID: dict[str, tuple[str, ...]] = {
-    "maxtext": ("backend",),
-    "megatron": (),
-    "torchtitan": (),
-    "accelerate": ("model", "seq", "global_batch", "microbatches"),
-    "deepspeed": ("model", "seq", "remat"),
-}
-"""What each format has no word for: it stands in a launch script or in the user's own program."""
 
 
 @lru_cache(maxsize=16)
@@ -76,8 +67,9 @@ def read_back(export: Export, trainer: str, folder: Any) -> Strategy:
         "backend": (job.strategy.backend,),
     }
     options: dict[str, Any] = dict.fromkeys([*OPTIONS, *(f"from_{name}" for name in FORMATS)])
-    options |= {key: words[key] for key in UNSAID[trainer]}
-    options |= {"hw": job.hardware.name, "devices": job.strategy.devices, f"from_{trainer}": str(folder / FILES[trainer])}
+    options |= {key: words[key] for key in FORMATS[trainer].unsaid}
+    file = str(folder / export.translation.trainer.file)
+    options |= {"hw": job.hardware.name, "devices": job.strategy.devices, f"from_{trainer}": file}
     merged, imported = with_file(options)
     request = build_request(RequestOptions.model_validate(merged))
     return placed(resolve_strategy(request, job.hardware.backends), imported)
@@ -119,7 +111,7 @@ def test_tiles_of_splash_come_back(tmp_path):
     job = JOBS[3]
     plan = _plan(job, points(job).strategy(0).model_copy(update={"attention_block": 1024}))
     export = export_plan(plan, "maxtext")
-    assert "sa_block_q_dkv: 1024" in export.files[FILES["maxtext"]]
+    assert "sa_block_q_dkv: 1024" in export.files["maxtext.yml"]
     assert read_back(export, "maxtext", tmp_path).attention_block == 1024
 
 

@@ -209,7 +209,7 @@ def test_experts_with_a_capacity_have_their_own_dispatch(says):
     """AI-Hypercomputer/tpu-recipes, training/trillium/Mixtral-8x7B-MaxText: dense products, capacity 1.25."""
     text = RUN.replace("llama3-8b", "mixtral-8x7b") + "capacity_factor: 1.25\n"
     options = says(text + "sparse_matmul: false\n").options
-    assert (options["moe_dispatch"], options["moe_room_percent"]) == (("capacity",), (125,))
+    assert (options["moe_dispatch"], options["moe_capacity_percent"]) == (("capacity",), (125,))
     sparse = says(text)
     assert "moe_dispatch" not in sparse.options
     assert any("capacity_factor=1.25 beside sparse_matmul" in note for note in sparse.notes)

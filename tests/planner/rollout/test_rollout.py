@@ -80,10 +80,10 @@ def test_a_sweep_over_the_rollouts_own_quantities(lcplan):
     ("arguments", "message"),
     [
         (["--seq", "4k"], "--seq goes with --workload train; --workload sample takes --prompt and --generate"),
-        (["--remat", "full"], "--remat is a train step's; --workload sample has no such knob"),
+        (["--remat", "full"], "--remat goes with --workload train or rl; --workload sample has no such knob"),
         (
             ["--offload-percent", "50"],
-            "--offload-percent goes with --workload train; --workload sample takes all layers in one stack",
+            "--offload-percent goes with --workload train; --workload sample has no such knob",
         ),
         (["--global-batch", "4"], "--global-batch goes with --workload train; --workload sample takes --batch"),
         (["--mesh", "context=2"], "a decode step has one token of each sequence"),

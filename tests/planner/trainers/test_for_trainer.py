@@ -8,7 +8,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
 from planner.request.filters import Filters
 from planner.space.analysis import analyse, setting_of, valid_points
-from planner.trainers import TRAINER_NAMES, Job, trainer
+from planner.trainers import Job, all_trainers, trainer, trainer_names
 from planner.trainers.common.restrict import restrict, rules_for
 from planner.trainers.common.translate import translate
 
@@ -19,7 +19,7 @@ def narrowed(request, name: str):
     return request.model_copy(update={"filters": filters, "trainer": name})
 
 
-@pytest.mark.parametrize("name", TRAINER_NAMES)
+@pytest.mark.parametrize("name", trainer_names())
 def test_every_point_of_the_space_translates_without_a_change(ask, name):
     request = narrowed(ask(devices=32), name)
     table = valid_points(request, ("nccl",))
@@ -31,10 +31,10 @@ def test_every_point_of_the_space_translates_without_a_change(ask, name):
         assert translation.job.strategy == strategy, strategy.label
 
 
-@pytest.mark.parametrize("name", TRAINER_NAMES)
+@pytest.mark.parametrize("name", trainer_names())
 def test_rejected_strategies_are_counted_under_the_trainers_rules(ask, name):
     free, bound = ask(devices=32), narrowed(ask(devices=32), name)
-    if name == "jax":
+    if trainer(name).own_step:
         assert analyse(bound, ("nccl",)).enumerated == analyse(free, ("nccl",)).enumerated
         return
     analysis = analyse(bound, ("nccl",))
@@ -83,7 +83,7 @@ def test_hardware_that_it_does_not_run_on_is_bad_input(ask):
 def test_a_plain_feed_forward_is_refused_by_every_trainer(ask):
     request = ask()
     plain = request.model.model_copy(update={"mlp": "plain"})
-    for name in TRAINER_NAMES:
+    for name in trainer_names():
         assert any("plain feed-forward" in problem for problem in trainer(name).refusals(request.hardware, plain))
 
 
@@ -130,7 +130,7 @@ def test_rules(ask, case):
     assert words in found.explain(setting, wrong)
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINER_NAMES if name != "jax"])
+@pytest.mark.parametrize("name", [one.name for one in all_trainers() if not one.offload_shares])
 def test_no_other_trainer_offloads_in_a_share_of_its_layers(ask, name):
     request = ask("llama3-8b", "gb200-nvl72")
     [rule] = [r for r in rules_for(trainer(name), request.hardware) if r.name == f"{name}-offload-percent"]
@@ -148,7 +148,7 @@ def test_ulysses_heads(ask):
         assert rule.broken(setting_of(request), StrategyTable.from_strategies([wrong, right])).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("name", TRAINER_NAMES)
+@pytest.mark.parametrize("name", trainer_names())
 def test_a_knob_covers_every_value_that_lcplan_has(ask, name):
     """A value that a table forgets would be a crash for the user who has it in a plan."""
     for hardware in (ask().hardware, ask("llama3-8b", "tpu-v5p-64").hardware):
@@ -159,7 +159,7 @@ def test_a_knob_covers_every_value_that_lcplan_has(ask, name):
                 assert choices == (choices[0],) or facts.why
 
 
-@pytest.mark.parametrize("name", TRAINER_NAMES)
+@pytest.mark.parametrize("name", trainer_names())
 def test_a_value_that_changes_says_why(ask, name):
     for facts in trainer(name).knobs(ask().hardware, "0.11.2").values():
         assert facts.why or all(facts.exact(value) for value in facts.runs)

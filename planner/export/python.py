@@ -1,12 +1,24 @@
-"""Which jax a trainer's Python has."""
+"""The Python that has a trainer, and the jax that it has."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 
 from lcplan.formats.errors import BadInputError
 from planner.measure.targets import installed
+
+
+def variable_of(name: str) -> str:
+    """The environment variable that names the Python of a trainer."""
+    return f"LCPLAN_{name.upper()}_PYTHON"
+
+
+def python_of(name: str, given: str | None) -> str:
+    """The Python of a trainer: the one given, else the one that its variable names, else this one."""
+    return given or os.environ.get(variable_of(name)) or sys.executable
 
 
 def jax_of(python: str) -> str:
@@ -15,7 +27,7 @@ def jax_of(python: str) -> str:
     Raises
     ------
     BadInputError
-        It is no Python that runs.
+        ``python`` does not run.
     """
     try:
         done = subprocess.run([python, installed.__file__], capture_output=True, text=True, timeout=60, check=True)

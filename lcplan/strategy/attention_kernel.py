@@ -1,0 +1,73 @@
+"""Which attention kernel a step runs inside a chunk: the one decision that programs, cost model and rules share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lcplan.spec.model import ModelSpec
+
+AttentionKernel = Literal["cudnn", "splash", "blockwise"]
+
+SPLASH_LANES = 128
+"""jax's splash attention kernels take head dims and lengths that are multiples of a TPU's lanes."""
+
+CUDNN_LARGEST_HEAD_DIM = 128
+"""cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
+
+CUDNN_UNLIKE_HEADS_CAPABILITY, CUDNN_LARGEST_UNLIKE_HEAD_DIM = (9, 0), 192
+"""Keys and values with heads of unlike size take cuDNN 9.10 and compute capability 9.0 (jax 0.10.1,
+_src/cudnn/fused_attention_stablehlo.py); DeepSeek's 192 and 128 are the case that it was written for."""
+
+
+def attention_kernel(
+    model: ModelSpec,
+    *,
+    kind: Literal["gpu", "tpu", "cpu"],
+    precision: str,
+    shortest_chunk: int,
+    capability: tuple[int, int] | None = None,
+) -> AttentionKernel:
+    """The fused kernel of the device where it takes the model's heads and chunks, else blockwise JAX.
+
+    Fused kernels take half precision. cuDNN's takes head dims that are multiples of 8 up to 128; from Hopper on also keys and
+    values of unlike head dims up to 192. Splash takes head dims and lengths that are multiples of 128.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Model whose heads the kernel takes.
+    kind : str
+        Kind of device that the program runs on.
+    precision : str
+        Precision of the activations, ``bf16`` or ``fp32``.
+    shortest_chunk : int
+        Shortest length that the kernel meets: half a context rank's tokens of one sequence [tokens].
+    capability : tuple of int, optional
+        Compute capability of a GPU.
+
+    Returns
+    -------
+    str
+        The kernel.
+    """
+    if precision != "bf16" or kind == "cpu":
+        return "blockwise"
+    if kind == "tpu":
+        whole_lanes = model.head_dim % SPLASH_LANES == 0 and shortest_chunk % SPLASH_LANES == 0
+        return "splash" if whole_lanes and model.latent is None else "blockwise"
+    dims: tuple[int, ...] = (model.head_dim,)
+    largest = CUDNN_LARGEST_HEAD_DIM
+    if model.latent is not None:
+        if capability is None or capability < CUDNN_UNLIKE_HEADS_CAPABILITY:
+            return "blockwise"
+        dims, largest = (model.key_dim, model.value_dim), CUDNN_LARGEST_UNLIKE_HEAD_DIM
+    return "cudnn" if all(dim % 8 == 0 and dim <= largest for dim in dims) else "blockwise"
+
+
+def shortest_chunk(seq_len: int, context: int) -> int:
+    """The shortest length that a step's attention kernels meet: the half chunk of a zigzag ring [tokens].
+
+    >>> shortest_chunk(65536, 16)
+    2048
+    """
+    return seq_len // (2 * context)

@@ -1,0 +1,209 @@
+"""The knobs: one record each, at the field that holds its value. Every list of knobs derives from ``KNOBS``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AliasChoices, Field
+
+from lcplan.formats.frozen import Frozen
+from lcplan.strategy.axes import AXIS_ORDERS, AxisName, Mesh, Size
+from lcplan.strategy.knob import Knob, knobs_of
+from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_POLICIES, RematName
+
+Part = Annotated[int, Field(gt=0, le=2**40)]
+"""Of a workload's sequences or tokens, of which there may be as many."""
+Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"]
+Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
+ShardingMode = Literal["manual", "auto", "explicit"]
+Scheduler = Literal[
+    "default",
+    "latency-hiding",
+    "no-latency-hiding",
+    "pipelined",
+    "combined-64mib",
+    "combined",
+    "combined-1gib",
+    "synchronous",
+]
+Dtype = Literal["bf16", "fp32"]
+Switch = Literal["off", "on"]
+CollectiveMatmul = Literal["off", "one-way", "two-way"]
+MoeDispatch = Literal["dropless", "capacity", "gather"]
+ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
+CacheLayout = Literal["whole", "power-of-two"]
+
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
+"""Schemes whose keys and values travel round a ring."""
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
+COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
+SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
+MOE_DISPATCHES: tuple[MoeDispatch, ...] = get_args(MoeDispatch)
+ATTENTION_BLOCK = 512
+"""Queries of a tile where a strategy leaves it to the kernel: MaxText's default for splash (``sa_block_q`` and its like)."""
+HOST_ATTENTION_BLOCK = 128
+"""What the grid takes on a host instead, whose caches hold such tiles: they take half the time of those of 512."""
+
+ALL = ("train", "sample", "rl")
+ROLLOUT = ("sample", "rl")
+
+
+class StepKnobs(Frozen):
+    """The knobs of a strategy and its mesh."""
+
+    mesh: Mesh
+    scheme: Annotated[
+        Scheme,
+        Knob(help="How context moves KV", grid=SCHEMES, axis="context", shown=True, bare=True, tuner=SCHEMES),
+    ] = "ring-zigzag"
+    ulysses: Annotated[
+        Size,
+        Knob(
+            help="Neighbouring context ranks that exchange heads in ulysses-ring; the ring joins the groups of them",
+            follows="all that fit",
+            axis="context",
+            active=lambda strategy: strategy.scheme == "ulysses-ring",
+            active_when="scheme is ulysses-ring",
+        ),
+    ] = 1
+    bidirectional: Annotated[
+        Switch,
+        Knob(
+            help="Whether half of the heads' keys and values travel each way round a ring",
+            axis="context",
+            active=lambda strategy: strategy.scheme in RING_SCHEMES,
+            active_when="scheme has a ring",
+            tuner=get_args(Switch),
+        ),
+    ] = "off"
+    remat: Annotated[RematName, Knob(help="Remat policy", grid=GRID_POLICIES, shown=True, tuner=tuple(REMAT_POLICIES))] = "full"
+    offload_percent: Annotated[
+        int,
+        Field(ge=1, le=100),
+        Knob(
+            help="Share of the layers, the first of each run, whose tensors remat offloads to the host",
+            workloads=("train",),
+            active=lambda strategy: bool(REMAT_POLICIES[strategy.remat].offloaded),
+            active_when="remat offloads",
+            unit="%",
+            tuner=(25, 50, 75, 100),
+        ),
+    ] = OFFLOAD_PERCENT
+    backend: Annotated[
+        Backend,
+        Knob(
+            help="Collective backend: nccl nvshmem symmetric on GPUs, ici on TPUs, host on a CPU",
+            workloads=ALL,
+            follows="those that the toolchain has",
+            shown=True,
+            bare=True,
+        ),
+    ] = "nccl"
+    microbatches: Annotated[
+        Part,
+        Knob(help="Gradient accumulation steps", follows="every divisor of a rank's sequences", shown=True),
+    ] = 1
+    loss_chunk_tokens: Annotated[
+        Part,
+        Knob(
+            help="Tokens of a context rank whose logits exist at a time",
+            follows="divisors of a rank's tokens, up to 1024 and 4096",
+            unit="tokens",
+            shown=False,
+            tuner=(256, 512, 1024, 2048, 4096, 8192, 16384),
+        ),
+    ] = 2048
+    attention_block: Annotated[
+        int,
+        Field(ge=0, le=2**16),
+        Knob(
+            help="Largest number of queries in a tile of attention; 0 leaves it to the kernel",
+            grid_on={"cpu": (HOST_ATTENTION_BLOCK,)},
+            unit="tokens",
+            tuner=(0, 64, 128, 256, 1024, 2048),
+        ),
+    ] = 0
+    """Splash takes as many keys, blockwise twice as many; cuDNN chooses its own."""
+    axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
+    """The placement of the axes. It carries no record: the mesh and the hardware decide which placements differ."""
+    sharding_mode: Annotated[
+        ShardingMode,
+        Knob(help="Who places arrays: the program, the compiler, or the arrays' types"),
+    ] = "manual"
+    scheduler: Annotated[Scheduler, Knob(help="Preset of XLA's scheduling flags", tuner=SCHEDULERS)] = "default"
+    """Its flags by their names under the jax at hand: ``planner.measure.targets.schedulers``."""
+    collective_matmul: Annotated[
+        CollectiveMatmul,
+        Knob(help="Products over tensor in pieces that go round a ring", axis="tensor", tuner=COLLECTIVE_MATMULS),
+    ] = "off"
+    gather_dtype: Annotated[Dtype, Knob(help="Dtype of the weights in FSDP gathers", workloads=ALL)] = "bf16"
+    reduce_dtype: Annotated[Dtype, Knob(help="Dtype of the gradients in FSDP reductions")] = "fp32"
+    """Gradients of matrices are reduced over fsdp x context in this."""
+    moments_dtype: Annotated[Dtype, Knob(help="Dtype of AdamW's moments")] = "fp32"
+    moe_dispatch: Annotated[
+        MoeDispatch,
+        Knob(help="How tokens reach their experts", workloads=("train",), active_when="the model has experts"),
+    ] = "dropless"
+    """``dropless``: all-to-all of rows sorted by expert. ``capacity``: all-to-all of a fixed number of rows for each expert.
+    ``gather``: every rank gathers all tokens and multiplies those that are its own."""
+    moe_capacity_percent: Annotated[
+        int,
+        Field(ge=0, le=100000, validation_alias=AliasChoices("moe_capacity_percent", "moe_room_percent")),
+        Knob(
+            help="Expert capacity in % of a balanced load (200 = capacity factor 2.0); 0: the worst case, nothing is dropped",
+            workloads=("train",),
+            active_when="the model has experts",
+            unit="%",
+        ),
+    ] = 200
+    """Of an expert rank, with ``capacity`` of each expert. Rows beyond it are dropped and counted."""
+
+
+class RolloutKnobs(Frozen):
+    """The knobs of a rollout and its mesh."""
+
+    mesh: Mesh
+    """Sequences over data and fsdp, key/value heads over tensor."""
+    parameters: Annotated[
+        ParameterLayout,
+        Knob(
+            help="Where decoding finds parameters",
+            workloads=ROLLOUT,
+            follows="those that the mesh has",
+            shown=True,
+            bare=True,
+        ),
+    ] = "gathered-per-step"
+    """``gathered-per-step``: fsdp's shards, a layer gathered in each decode step. ``gathered-once``: gathered over fsdp before
+    the loop and kept next to the shards. ``replicated``, ``tensor-sharded``: each device (of a tensor group) has them all."""
+    cache: Annotated[
+        CacheLayout,
+        Knob(
+            help="One program for the whole cache, or one for each power of two of filled positions",
+            workloads=ROLLOUT,
+            grid=get_args(CacheLayout),
+            shown=True,
+        ),
+    ] = "whole"
+    """``power-of-two``: attention reads the filled positions and no others."""
+
+
+STEP_KNOBS: Mapping[str, Knob] = MappingProxyType(knobs_of(StepKnobs.model_fields))
+ROLLOUT_KNOBS: Mapping[str, Knob] = MappingProxyType(knobs_of(RolloutKnobs.model_fields))
+KNOBS: Mapping[str, Knob] = MappingProxyType({**STEP_KNOBS, **ROLLOUT_KNOBS})
+"""Every knob by name, in the order in which options, columns and plans list them."""
+KNOB_ALIASES: Mapping[str, str] = MappingProxyType({alias: name for name, knob in KNOBS.items() for alias in knob.aliases})
+"""Earlier spellings of names."""
+
+
+def renamed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values under the current names of knobs; a knob that is given under two names keeps both, which is an error.
+
+    >>> renamed({"moe_room_percent": 125})
+    {'moe_capacity_percent': 125}
+    """
+    return {name if (name := KNOB_ALIASES.get(key, key)) not in data else key: value for key, value in data.items()}

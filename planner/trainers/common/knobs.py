@@ -1,0 +1,66 @@
+"""Knobs as trainers have them: what several trainers share of the values that they run."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, Dtype
+from lcplan.strategy.remat import REMAT_POLICIES
+from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
+from planner.trainers.common.interface import Knob, KnobName
+
+DTYPES = get_args(Dtype)
+
+
+def as_is(*values: str) -> dict[str, tuple[str, ...]]:
+    """Values that the trainer runs exactly."""
+    return {value: (value,) for value in values}
+
+
+def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The values ``of`` run as ``first``, or as one of ``others`` where that does not fit."""
+    return dict.fromkeys(of, (first, *others))
+
+
+def besides(*policies: str) -> tuple[str, ...]:
+    """All remat policies but these."""
+    return tuple(name for name in REMAT_POLICIES if name not in policies)
+
+
+def always(dtype: str, why: str) -> Knob:
+    """A dtype that the trainer does not let its files choose."""
+    return Knob(instead(dtype, of=DTYPES), why)
+
+
+def either_dtype() -> Knob:
+    """A dtype that the trainer's files choose."""
+    return Knob(as_is(*DTYPES))
+
+
+def all_or_nothing(why: str) -> Knob:
+    """Checkpointing that is on or off: a policy between them is off where that fits."""
+    return Knob(as_is("full", "none") | instead("none", "full", of=besides("full", "none")), why)
+
+
+def torch_knobs(label: str) -> dict[KnobName, Knob]:
+    """The knobs that every PyTorch trainer has alike."""
+    nccl = as_is("nccl", "ici", "host") | instead("nccl", of=_other_backends())
+    return {"backend": Knob(nccl, "torch's process groups go by NCCL"), "collective_matmul": _whole_products(label)}
+
+
+def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
+    """The knobs that every trainer in JAX has alike, under its version ``jax``."""
+    missing = tuple(name for name in _other_backends() if backend_verdict(name, jax) is not True)
+    why = f"jax {jax}, which {label} runs on here, does not have this backend"
+    backends = Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, why)
+    return {"backend": backends, "collective_matmul": _whole_products(label)}
+
+
+def _other_backends() -> tuple[str, ...]:
+    return tuple(name for name in GPU_BACKENDS if name != "nccl")
+
+
+def _whole_products(label: str) -> Knob:
+    """The products over tensor of a trainer that has no collective matmul of its own."""
+    ways = instead("off", of=COLLECTIVE_MATMULS)
+    return Knob(ways, f"lcplan knows no key by which {label} cuts its products into pieces")
