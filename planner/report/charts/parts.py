@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import GIB, format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import Chart, Figures
-from planner.report.view.labels import part_label, short_label
+from planner.report.view.labels import short_label
 from planner.run.run_read import Run
 
 SHOWN = 10
@@ -26,17 +27,18 @@ class Kind:
     scale: float
     unit: str
     show: Callable[[float], str]
+    label: Callable[[str], str]
 
 
-MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes)
-TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds)
+MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes, memory_label)
+TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds, time_label)
 
 
 def parts_chart(run: Run, kind: Kind) -> Chart:
     """Where each candidate's bytes or seconds go."""
     shown = run.shown[:SHOWN]
     parts = _parts(shown, kind.key)
-    words = [part_label(part) for part in parts]
+    words = [kind.label(part) for part in parts]
     labelled = [
         (f"{number}  {short_label(candidate.strategy)}", candidate.estimate[kind.key])
         for number, candidate in enumerate(shown, 1)

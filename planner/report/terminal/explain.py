@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import format_bytes, format_seconds
 from planner.explain.explanation import Comparison, Explanation
 from planner.explain.why import Difference, Verdict
@@ -16,7 +17,6 @@ from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
 from planner.report.terminal.headline import headline
 from planner.report.view.explanation import bases, moved, others, waited
-from planner.report.view.labels import part_label
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import memory_shares, time_shares
 
@@ -65,7 +65,7 @@ def _verdict(found: Verdict) -> Iterator[Text]:
 
 
 def _where(found: Explanation) -> Iterator[RenderableType]:
-    phase = part_label(found.candidate.estimate["memory_phase"])
+    phase = found.candidate.estimate["memory_phase"].replace("_", " ")
     yield Text(f"\nWhere the bytes go (modelled, at {phase})", style="bold")
     yield breakdown(memory_shares(found.candidate))
     yield Text("Where the seconds go (modelled)", style="bold")
@@ -161,21 +161,20 @@ def _compared(found: Comparison) -> Iterator[RenderableType]:
         if one.verdict.reason != "rule":
             yield verdict(one.candidate, found.run.request)
     yield Text("\nMemory by part (modelled)", style="bold")
-    yield Padding(_differences(found.memory, "bytes"), (0, 0, 0, 2))
+    yield Padding(_differences(found.memory, memory_label, show=format_bytes), (0, 0, 0, 2))
     yield Text("Step time by part (modelled)", style="bold")
-    yield Padding(_differences(found.time, "seconds"), (0, 0, 0, 2))
+    yield Padding(_differences(found.time, time_label, show=format_seconds), (0, 0, 0, 2))
     yield Text(LEGEND, style="dim")
 
 
-def _differences(terms: tuple[Difference, ...], unit: str) -> Table:
-    show = format_bytes if unit == "bytes" else format_seconds
+def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, show: Callable[[float], str]) -> Table:
     table = _table("part", "1", "2", "2 less 1")
     whole = sum(abs(term.more) for term in terms) or 1.0
     table.add_column("", no_wrap=True)
     for term in terms:
         bar = Text("█" * round(20 * abs(term.more) / whole), style="red" if term.more > 0 else "green")
         sign = "+" if term.more > 0 else "-" if term.more < 0 else ""
-        table.add_row(part_label(term.term), show(term.first), show(term.second), f"{sign}{show(abs(term.more))}", bar)
+        table.add_row(label(term.term), show(term.first), show(term.second), f"{sign}{show(abs(term.more))}", bar)
     total = Difference("total", sum(term.first for term in terms), sum(term.second for term in terms))
     sign = "+" if total.more > 0 else "-"
     table.add_row("total", show(total.first), show(total.second), f"{sign}{show(abs(total.more))}", "", style="bold")

@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import GIB, format_bytes, format_seconds, format_tokens
+from lcplan.strategy import LETTERS
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
 from planner.report.terminal.headline import headline
-from planner.report.view.labels import mesh_label, part_label
+from planner.report.view.labels import mesh_label
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import Performance, memory_shares
 from planner.what_if.refine import CompiledBoundary
@@ -40,7 +41,7 @@ def _sections(result: WhatIf) -> Iterator[RenderableType]:
     if result.points:
         yield Text()
         yield _points(result)
-        yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  binds: the part or rule in the way", style="dim")
+        yield Text(f"mesh: devices: {LETTERS};  binds: the part or rule in the way", style="dim")
     yield Text(LEGEND, style="dim")
     for note in result.notes:
         yield Text(f"note: {note}", style="yellow")
@@ -167,7 +168,7 @@ def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> li
         strategy.remat_label,
         *figures,
         bar,
-        part_label(point.binds.name),
+        point.binds.label,
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cost_models.parts.find import time_label
 from lcplan.formats.units import format_count, format_seconds
 from planner.explain.explanation import Explanation
-from planner.report.view.labels import part_label, short_label
+from planner.report.view.labels import short_label
 
 
 class Other(NamedTuple):
@@ -77,7 +78,7 @@ def moved(found: Explanation) -> tuple[Moved, ...]:
 def waited(found: Explanation) -> tuple[Waited, ...]:
     """Communication that takes time, part by part."""
     return tuple(
-        Waited(part_label(one.part), *(format_seconds(value) for value in (one.transfer_s, one.hidden_s, one.exposed_s)))
+        Waited(time_label(one.part), *(format_seconds(value) for value in (one.transfer_s, one.hidden_s, one.exposed_s)))
         for one in found.exposures
         if one.transfer_s
     )
@@ -87,7 +88,7 @@ def bases(found: Explanation) -> tuple[Basis, ...]:
     """The rates behind each part of the step."""
     return tuple(
         Basis(
-            part_label(one.part),
+            time_label(one.part),
             format_seconds(one.seconds),
             "measured" if one.measured else "fallback" if one.rates else "law",
             "; ".join(f"{name}: {source}" for name, source in one.rates),

@@ -1,18 +1,17 @@
-"""Short names of meshes, strategies and parts, the same in the terminal, on the page and in the charts."""
+"""Short names of meshes and strategies, the same in the terminal, on the page and in the charts."""
 
 from __future__ import annotations
 
-from lcplan.strategy import AXES, Strategy
+from lcplan.strategy import Strategy
 
-_LETTERS = {"data": "d", "fsdp": "f", "context": "c", "tensor": "t", "expert": "e"}
 NO_CONTEXT = "no context axis"
 """Stands for the scheme where the mesh has no context axis, so that no scheme runs."""
 
 
 def mesh_label(strategy: Strategy) -> str:
     """The axes above one by their letters: ``24: c8 t3`` is context 8 by tensor 3 on 24 devices."""
-    parts = [f"{_LETTERS[axis]}{size}" for axis, size in zip(AXES, strategy.mesh.sizes, strict=True) if size > 1]
-    return f"{strategy.devices}: {' '.join(parts)}" if parts else "1"
+    axes = strategy.mesh.short_label
+    return f"{strategy.devices}: {axes}" if axes else "1"
 
 
 def scheme_label(strategy: Strategy) -> str:
@@ -24,8 +23,3 @@ def short_label(strategy: Strategy) -> str:
     """Mesh, scheme, remat and backend in few letters."""
     scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
     return f"{mesh_label(strategy)}{scheme} {strategy.remat_label} {strategy.backend}"
-
-
-def part_label(part: str) -> str:
-    """A part of time or memory as a person reads it."""
-    return part.replace("_", " ")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cost_models.parts.find import memory_label, time_label
 from lcplan.evidence.measurement import Rung
 from lcplan.formats.units import format_bytes, format_count, format_seconds
 from planner.candidates.candidate import Candidate
-from planner.report.view.labels import part_label
 from planner.report.view.marks import MARKS
 from planner.request.request import SearchRequest
 
@@ -65,19 +66,18 @@ class Share:
 def memory_shares(candidate: Candidate) -> tuple[Share, ...]:
     """The modelled memory by part, largest first."""
     parts = {name: value for name, value in candidate.estimate["memory_bytes"].items() if name != "total"}
-    return _shares(parts, unit="bytes")
+    return _shares(parts, memory_label, show=format_bytes)
 
 
 def time_shares(candidate: Candidate) -> tuple[Share, ...]:
     """The modelled step time by part, largest first."""
-    return _shares(dict(candidate.estimate["time_s"]), unit="seconds")
+    return _shares(candidate.estimate["time_s"], time_label, show=format_seconds)
 
 
-def _shares(parts: dict[str, float], *, unit: str) -> tuple[Share, ...]:
+def _shares(parts: Mapping[str, float], label: Callable[[str], str], *, show: Callable[[float], str]) -> tuple[Share, ...]:
     whole = sum(parts.values()) or 1.0
-    show = format_bytes if unit == "bytes" else format_seconds
     ordered = sorted(parts.items(), key=lambda item: -item[1])
-    return tuple(Share(part_label(name), show(value), value / whole) for name, value in ordered if value / whole >= LEAST_SHARE)
+    return tuple(Share(label(key), show(value), value / whole) for key, value in ordered if value / whole >= LEAST_SHARE)
 
 
 def need_bytes(candidate: Candidate) -> float:
