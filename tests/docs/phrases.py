@@ -72,7 +72,7 @@ PHRASES = (
     ),
     Phrase(word("laws?"), "cost model", PRIVATE),
     Phrase(word("rungs?"), "evidence level", "a private term; `rung` is the key in JSON and goes in code ticks"),
-    Phrase(r"(?<![\w\-])what(?! if\b)(?!-)(?!'s\b)(?![^.!?:]*\?)", "name the thing, or use how, which, the ..", TIC),
+    Phrase(r"(?<![\w\-])what\b(?! if\b)(?!-)(?!'s\b)(?![^.!?:]*\?)", "name the thing, or use how, which, the ..", TIC),
     Phrase(word("beside"), "next to, besides, in addition to, with, during", TIC),
     Phrase(
         rf"\bNone of\b|(?-i:\bnone (?:{AFTER_NONE})\b|\b(?:{BEFORE_NONE}) none\b(?![-=\w]))",
@@ -84,7 +84,7 @@ PHRASES = (
     Phrase(word("tells?|told|telling"), "reports, shows, is given, distinguishes", "only people tell things"),
     Phrase(word("stands?|stood|standing"), "is, appears, is given", "things do not stand"),
     Phrase(word("lies?|lying|lay(?! (?:a|the|this|out))"), "is, is stored", "things do not lie"),
-    Phrase(r"\bthose (?:that|which|who|of|with|in|where|by|on|as|it)\b", "the ..s that (repeat the noun)", TIC),
+    Phrase(r"\bthose (?:that|which|who|with|in|where|by|on|as|it)\b", "the ..s that (repeat the noun)", TIC),
     Phrase(r"(?<!leave )(?<!leaves )(?<!leave it )(?<!leaves it )(?<!leave them )(?<!left )\balone\b", "only", TIC),
     Phrase(r"\bso many\b", "this many, that many", TIC),
     Phrase(r"\bgo(?:es)? on\b|\bwent on\b", "continues, resumes", TIC),

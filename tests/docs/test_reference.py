@@ -24,15 +24,25 @@ def test_the_readme_shows_the_help_as_it_is():
     assert block[1].rstrip() == _help().rstrip()
 
 
+SHARED = {"#options-of-a-request": "Options of a request", "#knobs": "Knobs"}
+"""The sections of docs/commands.md that several commands link to."""
+
+
+def _section(name: str) -> str:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section is not None, f"docs/commands.md has no section {name!r}"
+    return section[1]
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_and_option_is_documented(name):
-    page = (ROOT / "docs" / "commands.md").read_text()
-    section = re.search(rf"^## lcplan {name}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    assert section is not None, f"docs/commands.md has no section 'lcplan {name}'"
+    text = _section(f"lcplan {name}")
+    text += "".join(_section(title) for link, title in SHARED.items() if f"({link})" in text)
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
-    missing = [option for option in options if f"`{option}" not in section[1]]
+    missing = [option for option in options if f"`{option}" not in text]
     assert missing == []
     assert all(isinstance(parameter, click.Argument) or parameter.help for parameter in command.params), (
         "an option without help"
@@ -40,8 +50,7 @@ def test_every_command_and_option_is_documented(name):
 
 
 def test_every_value_of_a_knob_is_documented():
-    page = (ROOT / "docs" / "commands.md").read_text()
-    table = page.split("## Options of a request")[1].split("\n## ")[0]
+    table = _section("Options of a request") + _section("Knobs")
     rows = {
         option: line for line in table.splitlines() for option in re.findall(r"`(--[\w-]+)[^`]*`", line[: line.find("|", 1)])
     }
