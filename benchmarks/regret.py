@@ -27,9 +27,9 @@ from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.filters import Filters, parse_mesh
 from planner.request.request import SearchRequest, make_request
-from planner.space.analysis import analyse
-from planner.space.one_strategy import price
 from planner.validate.scoring.score import rank_correlation
+from planner.workloads.points import analyse
+from planner.workloads.pricing import price
 
 DATA = Path(__file__).parent / "data" / "regret.json"
 CHOICES = (1, 3, 5, 10)

@@ -18,7 +18,7 @@ from cost_models.inputs.table import StrategyTable
 from cost_models.memory.parts import PHASES, StepMemory
 from cost_models.memory.plain_jax import PlainMemory
 from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
-from cost_models.memory.saved_tensors import host_bytes
+from cost_models.memory.saved_tensors import host_bytes, host_is_full
 from cost_models.rates.published import rates_for
 from cost_models.time.step import StepTime
 from lcplan.strategy import AxisName
@@ -251,3 +251,31 @@ def allowance_bytes(layout: Layout) -> Floats:
     more = layout.setting.program.ring_communicators - 1
     groups = groups + more * layout.rings * layout.joins(("context",)) if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)
+
+
+def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """Memory that a train step needs of a device's budget: its executable's total and the allowance on top of it.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    table : StrategyTable
+        Strategies.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        Need [bytes per device]; the strategy fits where it is at most the budget. Infinite where the host's memory cannot
+        hold the tensors that remat offloads, which no budget helps.
+
+    Notes
+    -----
+    Source: ``memory_law``, ``allowance_bytes`` and ``cost_models.memory.saved_tensors.host_is_full``.
+    """
+    need = np.empty(len(table))
+    for group, rows in kernel_groups(setting, table):
+        layout = Layout(group, table.take(rows))
+        _, total, _ = memory_law(layout).parts()
+        need[rows] = np.where(host_is_full(layout), np.inf, total + allowance_bytes(layout))
+    return need

@@ -35,10 +35,11 @@ from planner.run.run_folder import RunFolder
 from planner.run.stages import Effort
 from planner.run.stages import search as run_stages
 from planner.run.toolchain_offer import offer
-from planner.space.one_strategy import price, resolve_strategy
 from planner.what_if.question import what_if
 from planner.what_if.result import Question, WhatIf
 from planner.what_if.vary import parse_vary
+from planner.workloads.one_strategy import resolve_strategy
+from planner.workloads.pricing import price
 
 F = TypeVar("F", bound=Callable[..., Any])
 

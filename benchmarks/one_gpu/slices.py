@@ -28,7 +28,7 @@ from planner.measure.workers.pool import PoolLimits
 from planner.request.filters import Filters, parse_mesh
 from planner.request.request import SearchRequest, make_request
 from planner.run.measuring import Bench
-from planner.space.analysis import analyse
+from planner.workloads.points import analyse
 
 LENGTHS = (65536, 131072)
 TINY_LENGTHS = (512,)

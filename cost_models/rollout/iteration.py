@@ -20,7 +20,6 @@ from cost_models.rollout.estimate import RolloutEstimate, estimate_rollout
 from cost_models.rollout.layout import Rollout
 from cost_models.rollout.memory import ROLLOUT_PHASES
 from cost_models.rollout.table import RolloutTable
-from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.strategy import Strategy
 
 RESIDENT = tuple(part.key for part in STEP_MEMORY if part.kind == "state")
@@ -66,7 +65,8 @@ def estimate_iteration(setting: Setting, table: IterationTable) -> EstimateTable
     Source: ``estimate`` and ``estimate_rollout``; ``reshard_seconds``.
     """
     work = setting.workload
-    assert isinstance(work, RlWorkload), "an iteration is priced for an rl workload"
+    assert work.train is not None, "an iteration has a train step"
+    assert work.sample is not None, "an iteration has a rollout"
     train = estimate(replace(setting, workload=work.train), table.trained)
     sample_setting = replace(setting, workload=work.sample)
     rollout = estimate_rollout(sample_setting, table)

@@ -30,8 +30,8 @@ class Rollout:
     @property
     def work(self) -> SampleWorkload:
         """The rollout's workload."""
-        work = self.setting.workload
-        assert isinstance(work, SampleWorkload), "a rollout is priced for a workload that samples"
+        work = self.setting.workload.sample
+        assert work is not None, "a rollout is priced for a workload that samples"
         return work
 
     @cached_property

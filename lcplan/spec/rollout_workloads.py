@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.workload import Workload
+from lcplan.spec.workload_facts import WorkloadFacts
 from lcplan.strategy import Dtype
 
 Tokens = Annotated[int, Field(gt=0, le=2**30)]
 Sequences = Annotated[int, Field(gt=0, le=2**40)]
 WorkloadKind = Literal["train", "sample", "rl"]
+DEFAULT_KIND: WorkloadKind = "train"
+"""The kind that a request asks about where it does not name one."""
 
 
 class SampleWorkload(Frozen):
     """One rollout: ``batch`` prompts of ``prompt`` tokens, ``generate`` more tokens each, one at a time."""
+
+    facts: ClassVar[WorkloadFacts] = WorkloadFacts(
+        label="a rollout",
+        unit="rollout",
+        needs=("prompt", "generate", "batch"),
+        sizes=("prompt", "generate"),
+        batch_field="batch",
+        windows=False,
+        figures=("decode_step_s", "seconds_per_sequence"),
+    )
 
     kind: Literal["sample"] = "sample"
     prompt: Tokens
@@ -60,9 +76,20 @@ class SampleWorkload(Frozen):
         return self.generate * self.batch
 
     @property
+    def train(self) -> Workload | None:
+        """The train step of the workload: a rollout has no train step."""
+        return None
+
+    @property
     def sample(self) -> SampleWorkload:
-        """The rollout itself."""
+        """The rollout of the workload: all of it."""
         return self
+
+    @property
+    def description(self) -> str:
+        """The sizes in one line of a report: ``512 x 256 + 1024 tokens a rollout, cache in bf16``."""
+        sizes = f"{self.batch} x {self.prompt} + {self.generate} tokens"
+        return f"{sizes} {self.facts.label}, cache in {self.kv_dtype}"
 
     def train_view(self, seq_len: int) -> Workload:
         """The same batch as sequences of ``seq_len`` tokens that go through the train step's forward pass."""
@@ -71,6 +98,13 @@ class SampleWorkload(Frozen):
 
 class RlWorkload(SampleWorkload):
     """One iteration: a rollout, then a train step on all its tokens; the optimizer's state stays while sampling."""
+
+    facts: ClassVar[WorkloadFacts] = replace(
+        SampleWorkload.facts,
+        label="an iteration",
+        unit="iteration",
+        figures=("train_step_s", "rollout_s", "train_bytes", "rollout_bytes"),
+    )
 
     kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
 
@@ -87,11 +121,15 @@ class RlWorkload(SampleWorkload):
 
 
 def _kind(value: Any) -> str:
-    return str(value.get("kind", "train") if isinstance(value, dict) else getattr(value, "kind", "train"))
+    return str(value.get("kind", DEFAULT_KIND) if isinstance(value, dict) else getattr(value, "kind", DEFAULT_KIND))
 
 
 AnyWorkload = Annotated[
     Annotated[Workload, Tag("train")] | Annotated[SampleWorkload, Tag("sample")] | Annotated[RlWorkload, Tag("rl")],
     Discriminator(_kind),
 ]
-"""What a request, a plan and a job hold: told apart by ``kind``."""
+"""The workload of a request, a plan or a job; ``kind`` tells the types apart."""
+WORKLOAD_TYPES: Mapping[WorkloadKind, type[Workload | SampleWorkload]] = MappingProxyType(
+    {"train": Workload, "sample": SampleWorkload, "rl": RlWorkload}
+)
+"""The type of each kind of workload."""

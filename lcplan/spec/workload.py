@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.units import format_tokens
+from lcplan.spec.workload_facts import WorkloadFacts
 
 DEFAULT_TOKENS_PER_STEP = 4 * 2**20
 """Tokens a step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
@@ -14,6 +16,10 @@ DEFAULT_TOKENS_PER_STEP = 4 * 2**20
 
 class Workload(Frozen):
     """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each or its documents."""
+
+    facts: ClassVar[WorkloadFacts] = WorkloadFacts(
+        label="a train step", unit="step", needs=("seq",), sizes=("seq_len",), batch_field="global_batch", windows=True
+    )
 
     kind: Literal["train"] = "train"
     seq_len: Annotated[int, Field(gt=0, le=2**40)]
@@ -34,3 +40,20 @@ class Workload(Frozen):
     def tokens(self) -> int:
         """Tokens a step."""
         return self.seq_len * self.global_batch
+
+    @property
+    def train(self) -> Workload:
+        """The train step of the workload: all of it."""
+        return self
+
+    @property
+    def sample(self) -> None:
+        """The rollout of the workload: a train step has no rollout."""
+        return None
+
+    @property
+    def description(self) -> str:
+        """The sizes in one line of a report: ``16 x 256k tokens a step``."""
+        chosen = "" if self.global_batch_given else " (lcplan's choice; --global-batch changes it)"
+        packed = "" if self.document_len is None else f" in documents of {format_tokens(self.document_len)}"
+        return f"{self.global_batch} x {format_tokens(self.seq_len)} tokens a step{packed}{chosen}"

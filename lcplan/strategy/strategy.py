@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.formats.frozen import Frozen
-from lcplan.strategy.knob import Knob
+from lcplan.strategy.knob import Knob, Value
 from lcplan.strategy.knobs import KNOBS, ROLLOUT_KNOBS, STEP_KNOBS, RolloutKnobs, StepKnobs
+from lcplan.strategy.remat import OFFLOAD_PERCENT
 
 
 class Sampling(RolloutKnobs):
@@ -48,15 +49,28 @@ class Strategy(StepKnobs):
         """Over how many devices matrices and their optimizer state are split."""
         return self.mesh.state_shards
 
+    def with_knob(self, name: str, value: Value) -> Self:
+        """The same with another value of a knob; knobs that then mean nothing fall back to their defaults."""
+        made = self.model_copy(update={name: value})
+        idle = {other: knob.default for other, knob in STEP_KNOBS.items() if knob.active_when and not knob.is_active(made)}
+        return made.model_copy(update=idle)
+
+    def knob(self, name: str) -> Value:
+        """The value of a knob, of the train step or of the rollout; the default of a knob of a rollout that is not there."""
+        if name in STEP_KNOBS:
+            value: Value = getattr(self, name)
+        else:
+            value = getattr(self.sampling, name) if self.sampling is not None else KNOBS[name].default
+        return value
+
     @property
     def remat_label(self) -> str:
         """The remat policy as a table's cell: ``offload-layer-in 50%`` where not all layers offload."""
-        share = "offload_percent"
-        return f"{self.remat} {self.offload_percent}%" if self.offload_percent != KNOBS[share].default else self.remat
+        return self.remat if self.offload_percent == OFFLOAD_PERCENT else f"{self.remat} {self.offload_percent}%"
 
     @property
     def scheme_label(self) -> str:
-        """The scheme as a table's cell: ``ulysses-ring/4``, ``ring 2-way``; ``-`` without a context axis."""
+        """The scheme as a table's cell: ``ring 2-way``, ``/4`` where 4 ranks exchange heads; ``-`` without a context axis."""
         if self.mesh.context == 1:
             return "-"
         exchange = f"/{self.ulysses}" if self.ulysses > 1 else ""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from lcplan.formats.units import format_tokens
 from lcplan.strategy import Strategy
-from planner.candidates.pricing import price_table, table_of
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.space.analysis import setting_of
-from planner.space.reject import broken_rules
 from planner.what_if.vary import QUANTITIES, link_bandwidth
+from planner.workloads.points import broken_rules
+from planner.workloads.pricing import price_table, table_of
 
 DOUBLINGS = 6
 """Lengths, batches and bandwidths up to 64 times as large or small are tried."""
@@ -52,7 +52,7 @@ def _wins(request: SearchRequest, *, strategy: Strategy, winner: Strategy) -> st
     setting = setting_of(request)
     if broken_rules(setting, strategy):
         return None
-    priced = price_table(setting, table_of([strategy, winner]))
+    priced = price_table(setting, table_of(setting, [strategy, winner]))
     if not priced.fits[0]:
         return None
     if broken_rules(setting, winner):

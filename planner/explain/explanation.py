@@ -16,7 +16,7 @@ from planner.explain.why import Difference, Verdict, differences, verdict
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.run.run_read import Run
 from planner.space.analysis import setting_of
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from lcplan.evidence.plan import Plan
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
-from planner.space.one_strategy import price
 from planner.trainers import Difference, Job, Translation
 from planner.trainers.common.programs import priced_as
+from planner.workloads.pricing import price
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from lcplan.formats.errors import BadInputError
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
-from planner.space.reject import broken_rules
 from planner.trainers import Job, Trainer, Translation, trainer
 from planner.trainers.common.export_files import LAUNCH_FILE, Launch, launch_script
 from planner.trainers.common.rules import export_rules
 from planner.trainers.common.translate import translate
 from planner.trainers.registry import exporter
+from planner.workloads.points import broken_rules
+from planner.workloads.registry import WORKLOADS
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         The trainer cannot run this model, hardware or mesh; every reason, with a way out.
     """
     target = trainer(name)
-    workload = plan.request.workload
-    if not isinstance(workload, Workload):
-        raise BadInputError(
-            f"{name}: a plan of --workload {workload.kind} is not exported; strategies.rollout.step builds its"
-            " program, and a plan of --workload train is what trainers take"
-        )
-    job = Job(plan.request.model, plan.request.hardware, workload, plan.strategy)
+    job = Job(plan.request.model, plan.request.hardware, _step_of(plan, name), plan.strategy)
     if target.own_step and not jax:
         jax = plan.toolchain.get("jax", "")
 
@@ -96,6 +91,21 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         evidence=plan.evidence,
         check_request=written.check,
     )
+
+
+def _step_of(plan: Plan, name: str) -> Workload:
+    """The train step that the trainer is to run.
+
+    Raises
+    ------
+    BadInputError
+        Trainers do not take plans of this kind of workload.
+    """
+    workload = plan.request.workload
+    reason = WORKLOADS[workload.kind].not_exported
+    if reason is not None or workload.train is None:
+        raise BadInputError(f"{name}: a plan of --workload {workload.kind} is not exported; {reason}")
+    return workload.train
 
 
 def trainer_refusals(target: Trainer, job: Job, *, plan: Plan) -> list[str]:

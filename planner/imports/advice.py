@@ -16,9 +16,10 @@ from lcplan.strategy import AXES, Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.filters import Filters
 from planner.request.request import SearchRequest
-from planner.space.analysis import Analysis, analyse
+from planner.space.analysis import Analysis
 from planner.trainers import Job, Trainer
 from planner.trainers.common.restrict import restrict
+from planner.workloads.points import analyse
 
 WORTH_SAYING = 0.02
 """Gains below this share of a step are within what the laws can tell apart."""

@@ -13,7 +13,7 @@ from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.spec.rollout_workloads import AnyWorkload
+from lcplan.spec.rollout_workloads import DEFAULT_KIND, AnyWorkload
 from lcplan.spec.workload import DEFAULT_TOKENS_PER_STEP
 from planner.request.filters import Filters
 
@@ -59,7 +59,7 @@ class SearchRequest(Frozen):
     @property
     def longest(self) -> int | None:
         """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
-        return None if self.workload.kind == "train" else self.model.sliding_window
+        return None if self.workload.facts.windows else self.model.sliding_window
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class SearchRequest(Frozen):
     def slug(self) -> str:
         """A folder name: what a person would call the request, and eight digits that tell it from its neighbours."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
-        kind = [] if self.workload.kind == "train" else [self.workload.kind]
+        kind = [self.workload.kind] if self.workload.kind != DEFAULT_KIND else []
         parts = [self.model.name, *kind, format_tokens(self.workload.seq_len), self.hardware.name]
         if self.devices is not None:
             parts.append(f"{self.devices}devices")

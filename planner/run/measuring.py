@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lcplan.evidence.measurement import Compiled
 from lcplan.formats.errors import BadInputError
-from lcplan.spec.rollout_workloads import RlWorkload
 from planner.candidates.candidate import Candidate
 from planner.candidates.learning import learn_from_compile
 from planner.measure.jobs import (
@@ -19,11 +18,12 @@ from planner.measure.jobs import (
     time_slices,
 )
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.workers.job import ROLLOUT, STEP, CompileJob
+from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import PoolLimits
 from planner.request.request import SearchRequest
 from planner.run.timed_slice import whole_step
 from planner.space.analysis import setting_of
+from planner.workloads.registry import planned
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,8 @@ class Bench:
 
     def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
         self.check()
-        request = self.request
-        # Of an iteration the train step is compiled: it is the larger program.
-        work = request.workload.train if isinstance(request.workload, RlWorkload) else request.workload
-        program = STEP if work.kind == "train" else ROLLOUT
-        return [
-            CompileJob(
-                model=request.model,
-                hardware=request.hardware,
-                workload=work,
-                strategy=candidate.strategy,
-                program=program,
-            )
-            for candidate in candidates
-        ]
+        workload = planned(self.request)
+        return [job for candidate in candidates for job in workload.programs(self.request, candidate.strategy)]
 
 
 def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:

@@ -16,8 +16,9 @@ from planner.request.request_changes import Ask
 from planner.run.measuring import Bench
 from planner.run.result import SearchResult, SpaceCounts
 from planner.run.toolchain_offer import check_at_hand, offer
-from planner.space.analysis import Analysis, analyse
+from planner.space.analysis import Analysis
 from planner.what_if.changes.smallest_change import changes_that_fit
+from planner.workloads.points import analyse
 
 ATTEMPTS_PER_SURVIVOR = 3
 """Compiles that may fail or not fit for each survivor before the search goes on with what it has."""

@@ -1,20 +1,16 @@
-"""One strategy, given by its mesh: fill in what the request leaves open, hold it against the rules, price it."""
+"""One strategy of a train step, given by its mesh: the open knobs are filled in, and the rules are checked."""
 
 from __future__ import annotations
 
 from lcplan.formats.errors import BadInputError
-from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.strategy import AXES, STEP_KNOBS, Mesh, Strategy
-from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import price_table, table_of
 from planner.request.filters import refuse_several
 from planner.request.request import SearchRequest
+from planner.rules import ALL_RULES
 from planner.rules.windows import everywhere
 from planner.space.analysis import setting_of
 from planner.space.enumerate import Knobs, mesh_options
-from planner.space.one_rollout import resolve_rollout
-from planner.space.reject import broken_rules
-from planner.space.rl_iteration import train_request, with_rollout
+from planner.space.reject import broken_rules_of
 
 
 class BrokenRulesError(BadInputError):
@@ -25,39 +21,18 @@ class BrokenRulesError(BadInputError):
         self.strategy = strategy
 
 
-def resolve_strategies(request: SearchRequest, backends: tuple[str, ...]) -> tuple[Strategy, ...]:
-    """The one strategy that the filters name, in every sharding mode and under every scheduler preset that they name.
+def resolve_step(request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
+    """The one strategy of a train step on ``mesh`` that the filters name.
 
-    Raises
-    ------
-    BadInputError
-        As ``resolve_strategy``.
-    """
-    filters = request.filters
-    modes, schedulers = filters.sharding_mode or ("manual",), filters.scheduler or ("default",)
-    first = filters.model_copy(update={"sharding_mode": modes[:1], "scheduler": schedulers[:1]})
-    base = resolve_strategy(request.model_copy(update={"filters": first}), backends)
-    fields = [{"sharding_mode": mode, "scheduler": scheduler} for mode in modes for scheduler in schedulers]
-    return tuple(dict.fromkeys(Strategy.model_validate(base.model_dump() | own) for own in fields))
-
-
-def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strategy:
-    """The one strategy that the filters name.
-
-    Axes that are not named are 1. Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
+    Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
     elsewhere and where every layer has a window, remat is ``full``, a device takes one sequence a microbatch, and the loss
     chunk is the largest of the grid.
 
     Raises
     ------
     BadInputError
-        Several values for one axis or knob, a mesh that does not match ``--devices``, or broken rules (all of them).
+        Several values for one knob, or broken rules (all of them).
     """
-    mesh = _one_mesh(request)
-    if isinstance(request.workload, RlWorkload):
-        return with_rollout(request, resolve_strategy(train_request(request), backends))
-    if request.workload.kind == "sample":
-        return resolve_rollout(request, mesh, backends)
     filters = request.filters
     refuse_several(filters, STEP_KNOBS)
     knobs = Knobs.of(filters, backends, kind=request.hardware.kind)
@@ -75,13 +50,20 @@ def resolve_strategy(request: SearchRequest, backends: tuple[str, ...]) -> Strat
     }
     plain = {name: values[0] for name, values in options.values}
     strategy = Strategy.model_validate({"mesh": mesh} | plain | own)
-    broken = broken_rules(setting_of(request), strategy)
+    broken = broken_rules_of(setting_of(request), strategy, rules=ALL_RULES)
     if broken:
         raise BrokenRulesError(broken, strategy)
     return strategy
 
 
-def _one_mesh(request: SearchRequest) -> Mesh:
+def one_mesh(request: SearchRequest) -> Mesh:
+    """The one mesh that the filters name; axes that are not named are 1.
+
+    Raises
+    ------
+    BadInputError
+        Several sizes for one axis, or a mesh that does not match ``--devices``.
+    """
     sizes: dict[str, int] = {}
     problems: list[str] = []
     for axis in AXES:
@@ -97,8 +79,3 @@ def _one_mesh(request: SearchRequest) -> Mesh:
             f"--mesh {mesh.label} takes {mesh.devices} devices, not --devices {request.devices}; change one of them"
         )
     return mesh
-
-
-def price(request: SearchRequest, strategy: Strategy) -> Candidate:
-    """The strategy with the laws' estimate."""
-    return Candidate(strategy=strategy, estimate=price_table(setting_of(request), table_of([strategy])).row(0))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
-from planner.rules import ALL_RULES, Rule
+from planner.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,7 @@ def screen(setting: Setting, rules: Sequence[Rule], table: StrategyTable) -> NDA
     return first
 
 
-def broken_rules(setting: Setting, strategy: Strategy) -> list[str]:
-    """Every rule that one strategy breaks, each as its message with its name."""
+def broken_rules_of(setting: Setting, strategy: Strategy, *, rules: Sequence[Rule]) -> list[str]:
+    """Every one of ``rules`` that a strategy breaks, each as its message with its name."""
     table = StrategyTable.from_strategies([strategy])
-    rules: Sequence[Rule] = ALL_RULES
-    if setting.workload.kind == "sample":
-        from planner.rules.rollout import ROLLOUT_RULES  # they build on the train step's
-
-        rules = ROLLOUT_RULES
     return [f"{rule.explain(setting, strategy)} (rule {rule.name})" for rule in rules if rule.broken(setting, table)[0]]

@@ -16,9 +16,9 @@ from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
 from cost_models.time.attention_pass import attention_pass_seconds
 from cost_models.time.layer_pass import layer_pass_seconds
 from cost_models.time.product_pass import product_pass_seconds
-from planner.candidates.pricing import price_table, table_of
 from planner.validate.choices import Case
 from planner.validate.sources.table import MemoryFigure, Part, Quantity
+from planner.workloads.pricing import price_table, table_of
 
 Prediction = dict[Quantity | Literal["budget_ratio"], float | bool]
 """By quantity; ``budget_ratio`` is what a device needs over the budget that decides ``fits``."""
@@ -37,7 +37,7 @@ def predict(cases: Sequence[Case], parts: Sequence[Part], *, memory_figure: Memo
     results: list[dict[str, Prediction]] = [{} for _ in cases]
     for (_, part), members in groups.items():
         setting = cases[members[0]].setting
-        table = table_of([cases[i].strategy for i in members])
+        table = table_of(setting, [cases[i].strategy for i in members])
         found = _priced(setting, table, part=part, memory_figure=memory_figure)
         for index, prediction in zip(members, found, strict=True):
             results[index] = prediction

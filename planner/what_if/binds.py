@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from cost_models.estimate import EstimateTable
-from cost_models.inputs.table import StrategyTable
 from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import format_bytes, format_seconds
-from lcplan.strategy import AXES
 from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import need_bytes
 from planner.request.request_changes import Ask
-from planner.rules import MESH_RULES
 from planner.space.analysis import mesh_table, setting_of
-from planner.space.enumerate import Ints, mesh_sizes
+from planner.space.enumerate import mesh_sizes
 from planner.space.reject import screen
+from planner.workloads.registry import planned
 
 NUMBERS_RULES = frozenset({"batch", "sequence"})
 """Rules about the workload's own numbers: without them a strategy would have parts of sequences, and mean nothing."""
@@ -81,26 +78,19 @@ def rejecting_rule(ask: Ask, miss: Candidate | None) -> Binds | None:
     request = ask.request
     meshes = mesh_sizes(request, ask.most_devices)
     setting = setting_of(request)
-    broken = np.stack([rule.broken(setting, mesh_table(meshes)) for rule in MESH_RULES])
-    numbers = np.array([rule.name in NUMBERS_RULES for rule in MESH_RULES])
+    workload = planned(request)
+    broken = np.stack([rule.broken(setting, mesh_table(meshes)) for rule in workload.mesh_rules])
+    numbers = np.array([rule.name in NUMBERS_RULES for rule in workload.mesh_rules])
     alone = (broken.sum(axis=0) == 1) & ~broken[numbers].any(axis=0)
     if miss is None or not alone.any():
         return None
-    table = _with_knobs(meshes[alone], miss)
-    need = need_bytes(setting, table)
+    table, need = workload.need_on_meshes(setting, meshes[alone], like=miss.strategy)
     row = int(np.argmin(need))
     if need[row] > request.budget_bytes:
         return None
     strategy = table.strategy(row)
-    rule = MESH_RULES[int(np.argmax(broken[:, np.flatnonzero(alone)[row]]))]
+    rule = workload.mesh_rules[int(np.argmax(broken[:, np.flatnonzero(alone)[row]]))]
     return Binds("rule", rule.name, f"{strategy.mesh.label} would fit, but {rule.explain(setting, strategy)}")
-
-
-def _with_knobs(meshes: Ints, miss: Candidate) -> StrategyTable:
-    knobs = StrategyTable.from_strategies([miss.strategy])
-    table = mesh_table(meshes)
-    same = {name: np.repeat(getattr(knobs, name), len(meshes)) for name in table.__dataclass_fields__ if name not in AXES}
-    return replace(table, **same)
 
 
 def no_strategy(ask: Ask) -> Binds:
@@ -108,10 +98,10 @@ def no_strategy(ask: Ask) -> Binds:
     meshes = mesh_sizes(ask.request, ask.most_devices)
     if not len(meshes):
         return Binds("rule", "mesh", f"--mesh lets in no mesh of up to {ask.most_devices} devices")
-    setting, table = setting_of(ask.request), mesh_table(meshes)
-    first = screen(setting, MESH_RULES, table)
+    setting, table, rules = setting_of(ask.request), mesh_table(meshes), planned(ask.request).mesh_rules
+    first = screen(setting, rules, table)
     if (first < 0).any():
         return Binds("rule", "knobs", "the rules on scheme, backend, microbatches and loss chunk leave no strategy")
     index = int(np.bincount(first).argmax())
     row = int(np.flatnonzero(first == index)[-1])
-    return Binds("rule", MESH_RULES[index].name, MESH_RULES[index].explain(setting, table.strategy(row)))
+    return Binds("rule", rules[index].name, rules[index].explain(setting, table.strategy(row)))

@@ -11,16 +11,19 @@ from cost_models.inputs.layout import Bools
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import price_table
+from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask, length_unit
-from planner.space.analysis import setting_of, valid_points
-from planner.space.feasible import best_row, fits_any, nearest_miss
+from planner.space.analysis import setting_of
 from planner.what_if.binds import Binds, memory_binds, no_strategy, rejecting_rule
 from planner.what_if.changes.smallest_change import changes_that_fit
+from planner.what_if.feasible import best_row, fits_any, nearest_miss
 from planner.what_if.fewest_devices import fewest_devices
 from planner.what_if.largest_batch import largest_batch, without_accumulation
 from planner.what_if.longest import longest_sequence
 from planner.what_if.result import Boundary, Moved, NextStep, Question
+from planner.workloads.points import valid_points
+from planner.workloads.pricing import price_table
+from planner.workloads.registry import planned
 
 MOST_STEPS = 4096
 """Steps beyond the boundary that are tried for one at which no strategy fits, aligned to its own mesh or not."""
@@ -33,17 +36,10 @@ class _Kind:
     find: Callable[[Ask], int | None]
     at: Callable[[Ask, int], Ask]
     aligned: Callable[[StrategyTable, int], Bools]
-    unit: Callable[[Strategy], int]
+    unit: Callable[[SearchRequest, Strategy], int]
     smallest: int
     without: tuple[str, ...]
     sign: int = 1
-
-
-def sequences_unit(strategy: Strategy) -> int:
-    """Sequences that a batch grows by: one a data x fsdp rank and microbatch; a rollout's tensor ranks need a row each."""
-    mesh, rollout = strategy.mesh, strategy.sampling
-    alone = rollout is not None and not rollout.beside_training
-    return mesh.data * mesh.fsdp * (mesh.tensor if alone else mesh.expert * strategy.microbatches)
 
 
 def _at_length(ask: Ask, value: int) -> Ask:
@@ -69,13 +65,23 @@ def _any(table: StrategyTable, _: int) -> Bools:
     return np.ones(len(table), dtype=bool)
 
 
+def _length_unit(_: SearchRequest, strategy: Strategy) -> int:
+    return length_unit(strategy.mesh.context, strategy.mesh.tensor)
+
+
+def _batch_unit(request: SearchRequest, strategy: Strategy) -> int:
+    return planned(request).batch_unit(strategy)
+
+
+def _one_device(_: SearchRequest, __: Strategy) -> int:
+    return 1
+
+
 KINDS: dict[Question, _Kind] = {
-    "max-seq": _Kind(
-        longest_sequence, _at_length, _whole_tiles, lambda s: length_unit(s.mesh.context, s.mesh.tensor), 128, ("sequence",)
-    ),
-    "max-batch": _Kind(largest_batch, _at_batch, _any, sequences_unit, 1, ("batch",)),
+    "max-seq": _Kind(longest_sequence, _at_length, _whole_tiles, _length_unit, 128, ("sequence",)),
+    "max-batch": _Kind(largest_batch, _at_batch, _any, _batch_unit, 1, ("batch",)),
     "min-devices": _Kind(
-        fewest_devices, _at_devices, lambda table, value: table.devices == value, lambda _: 1, 1, ("devices",), -1
+        fewest_devices, _at_devices, lambda table, value: table.devices == value, _one_device, 1, ("devices",), -1
     ),
 }
 
@@ -90,7 +96,7 @@ def boundary(ask: Ask, question: Question, *, explain: bool = True) -> Boundary:
         return _nothing(ask, kind, explain=explain)
     here = kind.at(ask, value)
     candidate = _best(here, kind, value=value)
-    following = _next(ask, kind, value=value, step=kind.unit(candidate.strategy))
+    following = _next(ask, kind, value=value, step=kind.unit(ask.request, candidate.strategy))
     return _told(ask, kind, explain=explain, found=(value, candidate, following))
 
 

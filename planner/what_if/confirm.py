@@ -37,7 +37,7 @@ def _refined(answer: Boundary, result: WhatIf, *, measure: Measure) -> CompiledB
     if answer.candidate is None or answer.value is None or not answer.candidate.usable:
         return None
     strategy = answer.candidate.strategy
-    step = KINDS[result.question].unit(strategy)
+    step = KINDS[result.question].unit(answer.request, strategy)
     ask = Ask(answer.request, (strategy.backend,), result.most_devices)
     line = Line(strategy, step, lambda steps: KINDS[result.question].at(ask, steps * step).request)
     return compiled_boundary(line, answer.candidate, start=answer.value // step, measure=measure)

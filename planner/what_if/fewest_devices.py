@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from planner.candidates.pricing import need_bytes
 from planner.request.request_changes import Ask
-from planner.space.analysis import setting_of, valid_points
+from planner.space.analysis import setting_of
+from planner.workloads.points import valid_points
+from planner.workloads.pricing import need_bytes
 
 
 def fewest_devices(ask: Ask) -> int | None:

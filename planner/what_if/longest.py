@@ -8,7 +8,6 @@ import numpy as np
 
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES
-from planner.candidates.pricing import need_bytes
 from planner.request.request import SearchRequest
 from planner.request.request_changes import TILE_TOKENS, Ask, Piece, length_unit
 from planner.rules import MESH_RULES
@@ -17,6 +16,7 @@ from planner.space.analysis import knob_rules_of, mesh_table, setting_of
 from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes
 from planner.space.reject import screen
 from planner.what_if.last_fit import last_fit
+from planner.workloads.pricing import need_bytes
 
 ANY_LENGTH = ("sequence", "loss-chunk")
 """Rules that one length breaks and the next may not: waived while a bound is looked for, held at every length tried."""

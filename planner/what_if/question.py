@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from lcplan.formats.errors import BadInputError
-from lcplan.spec.rollout_workloads import RlWorkload
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.what_if.boundary import boundary
 from planner.what_if.result import QUANTITY, Question, WhatIf
 from planner.what_if.sweep import sweep
-from planner.what_if.vary import Varied
+from planner.what_if.vary import QUANTITIES, Varied
+from planner.workloads.registry import planned
 
 ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
 """The quantity that a boundary question finds, which it therefore cannot vary."""
-TRAIN_ONLY = frozenset(
-    {
-        "seq",
-        "dtype",
-        "context",
-        "remat",
-        "offload-percent",
-        "scheme",
-        "microbatches",
-        "loss-chunk-tokens",
-        "moments-dtype",
-        "reduce-dtype",
-    }
-)
-ROLLOUT_VARIES = "prompt, generate, batch, kv-dtype, parameters, cache, devices, hbm, bandwidth, data, fsdp or tensor"
 
 
 def what_if(
@@ -44,7 +29,7 @@ def what_if(
         A sweep over nothing, or a boundary question that varies what it asks for.
     """
     _check(question, varied)
-    _check_rollout(request, question, varied)
+    _check_kind(request, question, varied)
     most = request.devices or request.hardware.devices
     ask = Ask(request.model_copy(update={"devices": None}), backends, most)
     answer = boundary(ask, question) if question != "sweep" else None
@@ -63,29 +48,22 @@ def _check(question: Question, varied: tuple[Varied, ...]) -> None:
         )
 
 
-def _check_rollout(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
-    """Refuse what only a train step has, by name."""
-    kind = request.workload.kind
-    if kind == "train":
-        return
-    problems = []
-    if question == "max-seq":
-        problems.append(f"max-seq is asked of a train step; with --workload {kind} use sweep --vary generate=..")
-    if question == "max-batch" and isinstance(request.workload, RlWorkload):
-        problems.append("max-batch is asked of a train step or a rollout; with --workload rl use sweep --vary batch=..")
-    foreign = TRAIN_ONLY if kind == "sample" else frozenset({"seq", "dtype"})
-    problems += [f"--vary {name} is a train step's; vary {ROLLOUT_VARIES}" for name in _names(varied) if name in foreign]
+def _check_kind(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
+    """Refuse questions and quantities that the kind of workload does not have, by name."""
+    workload, kind = planned(request), request.workload.kind
+    problems = [workload.refused_questions[question]] if question in workload.refused_questions else []
+    known = ", ".join(name for name, quantity in QUANTITIES.items() if kind in quantity.workloads)
+    for quantity in (one.quantity for one in varied):
+        if kind not in quantity.workloads:
+            where = " or ".join(quantity.workloads)
+            problems.append(f"--vary {quantity.name} goes with --workload {where}; with {kind} vary one of {known}")
     if problems:
         raise BadInputError(problems)
 
 
-def _names(varied: tuple[Varied, ...]) -> list[str]:
-    return [one.quantity.name for one in varied]
-
-
 def _notes(ask: Ask, question: Question) -> tuple[str, ...]:
     notes = []
-    if question == "max-batch" and ask.request.workload.kind != "sample" and not ask.request.filters.microbatches:
+    if question == "max-batch" and planned(ask.request).accumulates and not ask.request.filters.microbatches:
         notes.append(
             "max-batch counts sequences that a step holds at once (microbatches=1); gradient accumulation makes any batch "
             "fit that fits once"

@@ -10,8 +10,8 @@ from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
 from planner.space.enumerate import divisors
-from planner.space.one_strategy import price
-from planner.space.reject import broken_rules
+from planner.workloads.points import broken_rules
+from planner.workloads.pricing import price
 
 MOST_COMPILES = 8
 """Compiles beyond the answer's own that a refinement may take; each closes in, so few are needed."""

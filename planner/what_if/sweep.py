@@ -14,13 +14,12 @@ from cost_models.inputs.layout import Bools
 from cost_models.inputs.table import StrategyTable
 from lcplan.formats.errors import BadInputError
 from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import price_table
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
-from planner.space.analysis import setting_of, valid_points
-from planner.space.feasible import best_row
+from planner.space.analysis import setting_of
 from planner.what_if.binds import memory_binds, no_strategy, speed_binds
 from planner.what_if.boundary import boundary
+from planner.what_if.feasible import best_row
 from planner.what_if.result import Point, Question
 from planner.what_if.vary import (
     Quantity,
@@ -31,6 +30,8 @@ from planner.what_if.vary import (
     link_bandwidth,
     point_json,
 )
+from planner.workloads.points import valid_points
+from planner.workloads.pricing import price_table
 
 SHARED = frozenset({"hbm", "devices"})
 """Quantities that only mask rows of a space that is priced already."""

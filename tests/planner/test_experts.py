@@ -9,8 +9,8 @@ from lcplan.strategy import AXES
 from planner.request.filters import AxisFilter, Filters
 from planner.request.request import make_request
 from planner.run.toolchain_offer import default_stage
-from planner.space.analysis import analyse
 from planner.space.enumerate import mesh_sizes
+from planner.workloads.points import analyse
 
 EXPERT = AXES.index("expert")
 

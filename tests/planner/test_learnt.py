@@ -16,7 +16,7 @@ from planner.candidates.learning import Learnt, learn_from_compile, learn_from_t
 from planner.request.request import make_request
 from planner.run.run_read import candidate_from_json
 from planner.space.analysis import setting_of
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 HARDWARE = catalog.hardware("dgx-h100")
 REQUEST = make_request(

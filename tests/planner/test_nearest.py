@@ -7,9 +7,9 @@ import pytest
 from planner.candidates.candidate import Candidate
 from planner.request.filters import Filters, parse_mesh
 from planner.request.request_changes import Ask
-from planner.space.feasible import fits_any, nearest_miss, rules_leave_any
-from planner.space.one_strategy import price
 from planner.what_if.changes.smallest_change import LAST_RESORTS, changes_that_fit
+from planner.what_if.feasible import fits_any, nearest_miss, rules_leave_any
+from planner.workloads.pricing import price
 
 BACKENDS = ("nccl",)
 

@@ -10,9 +10,9 @@ from lcplan.strategy import Mesh, Strategy
 from lcplan.strategy.remat import GRID_POLICIES, REMAT_POLICIES
 from planner.request.filters import Filters
 from planner.request.request import make_request
-from planner.space.analysis import analyse, setting_of
-from planner.space.one_strategy import price
-from planner.space.reject import broken_rules
+from planner.space.analysis import setting_of
+from planner.workloads.points import analyse, broken_rules
+from planner.workloads.pricing import price
 
 
 def _request(model, hw, *, seq, batch, **fields):

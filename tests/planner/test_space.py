@@ -78,7 +78,7 @@ def test_an_empty_space_has_empty_columns(ask):
 
 
 def test_the_main_job_has_tens_of_thousands_of_points(ask):
-    from planner.space.analysis import analyse
+    from planner.workloads.points import analyse
 
     analysis = analyse(ask(), BACKENDS)
     assert analysis.enumerated > 50_000

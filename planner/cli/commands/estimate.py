@@ -28,8 +28,10 @@ from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
 from planner.run.timed_slice import says
 from planner.run.toolchain_offer import Offer, offer
-from planner.space.one_strategy import BrokenRulesError, price, resolve_strategies
+from planner.space.one_strategy import BrokenRulesError
 from planner.trainers.common.imported import Imported
+from planner.workloads.one_strategy import resolve_strategies
+from planner.workloads.pricing import price
 
 EPILOG = """\b
 Examples:

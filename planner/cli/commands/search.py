@@ -31,6 +31,7 @@ from planner.study import Store
 from planner.study.location import canonical_url
 from planner.study.shared import Shared
 from planner.trainers import trainer_names
+from planner.workloads.registry import planned
 
 EPILOG = """\b
 Examples:
@@ -95,7 +96,7 @@ def command(**options: Any) -> int:
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)
-    budget = _budget(parsed)
+    budget = _budget(parsed, request)
     study = canonical_url(parsed.study) if parsed.study is not None else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
@@ -126,14 +127,12 @@ def command(**options: Any) -> int:
     return 0 if result.winner else EXIT_NOTHING_FITS
 
 
-def _budget(parsed: SearchOptions) -> Budget | None:
+def _budget(parsed: SearchOptions, request: SearchRequest) -> Budget | None:
     if parsed.tune is None:
         return None
-    if parsed.kind != "train":
-        raise BadInputError(
-            f"--tune with --workload {parsed.kind}: the tuner turns knobs of a train step; leave it out, or plan the train "
-            "step alone (--workload train)"
-        )
+    reason = planned(request).not_tuned
+    if reason is not None:
+        raise BadInputError(f"--tune with --workload {parsed.kind}: {reason}")
     return Budget.parse(parsed.tune)
 
 

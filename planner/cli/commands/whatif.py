@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 
 from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
@@ -17,18 +18,16 @@ from planner.request.request import SearchRequest
 from planner.run.toolchain_offer import offer
 from planner.what_if.question import what_if
 from planner.what_if.result import Question, WhatIf
-from planner.what_if.vary import parse_vary
+from planner.what_if.vary import QUANTITIES, parse_vary
 
-EPILOG = """\b
+EPILOG = f"""\b
 Examples:
   lcplan whatif max-seq --model llama3-8b --hw dgx-h100 --devices 8 --global-batch 1
   lcplan whatif min-devices --model llama3.1-70b --seq 128k --hw dgx-h100x16
   lcplan whatif max-batch --model llama3-8b --seq 32k --hw dgx-h100 --vary hbm=80GiB,141GiB,192GiB
   lcplan whatif sweep --model llama3-8b --hw dgx-h100x4 --seq 64k --vary devices=8..32 --vary seq=64k..1m
 
-\b
---vary takes: hbm devices seq batch document-len bandwidth dtype, data fsdp context tensor, remat scheme backend
-microbatches loss-chunk-tokens moments-dtype gather-dtype reduce-dtype. a..b doubles from a to b."""
+--vary takes: {" ".join(QUANTITIES)}. a..b doubles from a to b."""
 
 SHORTEST = 128
 """Stands for the length where max-seq is asked and none is given."""
@@ -91,7 +90,7 @@ def command(**options: Any) -> int:
 def _request(parsed: WhatIfOptions) -> SearchRequest:
     names = RequestOptions.model_fields
     given = {name: value for name, value in parsed.model_dump().items() if name in names}
-    if parsed.kind != "train":
+    if "seq" not in WORKLOAD_TYPES[parsed.kind].facts.needs:
         return build_request(RequestOptions.model_validate(given))
     swept = any(text.partition("=")[0].strip() == "seq" for text in parsed.vary)
     if parsed.seq is None and parsed.question != "max-seq" and not swept:

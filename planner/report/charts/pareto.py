@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lcplan.formats.units import GIB, format_bytes, format_seconds
+from lcplan.strategy import SCHEMES
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
 from planner.report.charts.priced_sample import Dot
@@ -12,7 +13,8 @@ from planner.report.view.labels import NO_CONTEXT, scheme_label
 from planner.report.view.performance import need_bytes
 from planner.run.run_read import Run
 
-SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", NO_CONTEXT)
+GROUPS = (*SCHEMES, NO_CONTEXT)
+"""The groups of strategies, each with a colour and a shape."""
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 KINDS = ("priced", "candidate", "winner")
 HEIGHT_PIXELS = 380
@@ -63,9 +65,9 @@ def _spec(values: list[dict[str, Any]], budget_gib: float) -> dict[str, Any]:
 
 
 def _dots(values: list[dict[str, Any]]) -> dict[str, Any]:
-    shown = [scheme for scheme in SCHEMES if any(value["scheme"] == scheme for value in values)]
-    colours = {"domain": shown, "range": [PALETTE[SCHEMES.index(scheme)] for scheme in shown]}
-    shapes = {"domain": shown, "range": [SHAPES[SCHEMES.index(scheme)] for scheme in shown]}
+    shown = [scheme for scheme in GROUPS if any(value["scheme"] == scheme for value in values)]
+    colours = {"domain": shown, "range": [PALETTE[GROUPS.index(scheme) % len(PALETTE)] for scheme in shown]}
+    shapes = {"domain": shown, "range": [SHAPES[GROUPS.index(scheme) % len(SHAPES)] for scheme in shown]}
     log = {"type": "log", "nice": False, "padding": 12}
     memory = "memory a device with allowance [GiB], log scale"
     return {

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_bytes, format_seconds
-from lcplan.strategy import LETTERS
+from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import candidate_table, parts
 from planner.report.terminal.headline import headline
@@ -56,7 +56,8 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
 def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     title = "Best candidates" if result.winner else "Candidates, none of which fits"
     yield candidate_table(result.candidates[:SHOWN], title)
-    yield Text(f"mesh: devices: {LETTERS}", style="dim")
+    axes = letters(optional=result.request.model.experts is not None)
+    yield Text(f"mesh: devices: {axes}", style="dim")
     yield Text("mb microbatches;  TFLOP/s a device, causal", style="dim")
     yield Text(LEGEND, style="dim")
     for candidate in result.candidates[:SHOWN]:

@@ -16,7 +16,7 @@ from planner.report.view.performance import Performance, need_bytes
 from planner.report.view.request import asked, title
 from planner.report.view.trainer_files import TrainerFiles, trainer_files
 from planner.run.run_read import Run
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from planner.run.tune.budget import Budget
 from planner.run.tune.knobs import TuningSpace
 from planner.run.tune.trial import Outcome, TunedTrial
 from planner.space.analysis import setting_of
-from planner.space.one_strategy import price
-from planner.space.reject import broken_rules
 from planner.study.location import canonical_url, open_storage
 from planner.study.store import talking_to
+from planner.workloads.points import broken_rules
+from planner.workloads.pricing import price
 
 STUDY = "lcplan-tune"
 MESHES = 4

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from cost_models.inputs.table import StrategyTable
 from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
-from planner.candidates.pricing import need_bytes
 from planner.request.filters import AxisFilter, Filters
 from planner.request.request import default_global_batch
 from planner.request.request_changes import Ask
 from planner.space.analysis import setting_of
-from planner.space.feasible import nearest_miss
+from planner.what_if.feasible import nearest_miss
 from planner.what_if.longest import longest_sequence
+from planner.workloads.pricing import need_bytes, table_of
 
 Told = Callable[[Strategy], tuple[str, tuple[str, ...]]]
 """From the strategy that then wins to the words and the command line arguments of the change."""
@@ -47,7 +46,7 @@ class Proposal:
         if self.pins is None:
             return self.ask
         if self.pins != "mesh":
-            return _with_filters(self.ask, **{self.pins: (_knob(won, self.pins),)})
+            return _with_filters(self.ask, **{self.pins: (won.knob(self.pins),)})
         sizes = zip(AXES, won.mesh.sizes, strict=True)
         return _with_filters(self.ask, mesh={axis: AxisFilter(intervals=((size, size),)) for axis, size in sizes})
 
@@ -102,12 +101,7 @@ def _other_filters(ask: Ask) -> Groups:
 
 def _other_value(name: str, shown: str) -> Told:
     option = f"--{name.replace('_', '-')}"
-    return lambda won: (f"{option} {_knob(won, name)} (it is {shown})", (option, str(_knob(won, name))))
-
-
-def _knob(won: Strategy, name: str) -> object:
-    """The value of a knob of the train step, or of the rollout."""
-    return getattr(won if name in Strategy.model_fields else won.sampling, name)
+    return lambda won: (f"{option} {won.knob(name)} (it is {shown})", (option, str(won.knob(name))))
 
 
 def _dtypes(ask: Ask) -> Groups:
@@ -149,7 +143,7 @@ def with_batch(ask: Ask, batch: int, why: str = "fewer tokens a step") -> Propos
     """Another number of sequences a step."""
     workload = ask.request.workload.resized(global_batch=batch, given=True)
     changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
-    option = "--global-batch" if workload.kind == "train" else "--batch"
+    option = f"--{workload.facts.batch_field.replace('_', '-')}"
     return Proposal(changed, fixed(f"{option} {batch} ({why})", option, str(batch)))
 
 
@@ -214,7 +208,8 @@ def _budget(ask: Ask) -> Groups:
     miss, request = nearest_miss(ask), ask.request
     if miss is None:
         return
-    need = ceil(need_bytes(setting_of(request), StrategyTable.from_strategies([miss.strategy]))[0])
+    setting = setting_of(request)
+    need = ceil(need_bytes(setting, table_of(setting, [miss.strategy]))[0])
     memory = int(request.hardware.device.hbm_bytes.value)
     if request.budget_bytes < need <= memory:
         says = f"--budget {need} ({format_bytes(need)} of the device's {format_bytes(memory)})"
@@ -234,5 +229,3 @@ KINDS: dict[str, Kind] = {
     "budget": _budget,
 }
 """Every kind by name."""
-TRAIN_KINDS = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
-"""Kinds that a rollout does not have."""

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import price_table
 from planner.request.request_changes import Ask
-from planner.space.analysis import setting_of, valid_points
-from planner.space.feasible import best_row, fits_any, rules_leave_any
+from planner.space.analysis import setting_of
 from planner.what_if.changes.change_divisors import divisor_kinds
-from planner.what_if.changes.change_kinds import KINDS, TRAIN_KINDS, Proposal
+from planner.what_if.changes.change_kinds import KINDS, Proposal
+from planner.what_if.feasible import best_row, fits_any, rules_leave_any
+from planner.workloads.points import valid_points
+from planner.workloads.pricing import price_table
+from planner.workloads.registry import planned
 
 LAST_RESORTS = frozenset({"devices", "budget"})
 """Kinds that come after all others, whatever they cost: more hardware, and memory that the runtime was to have."""
@@ -62,7 +64,7 @@ def changes_that_fit(ask: Ask, *, without: Iterable[str] = ()) -> list[Change]:
     found: dict[tuple[str, ...], Change] = {}
     kinds = [*divisor_kinds(ask, blocked=not rules_leave_any(ask)).items(), *KINDS.items()]
     for name, kind in kinds:
-        if name in without or (ask.request.workload.kind != "train" and name in TRAIN_KINDS):
+        if name in without or name in planned(ask.request).foreign_changes:
             continue
         for group in kind(ask):
             change = next((made for made in (_made(name, proposal) for proposal in group) if made is not None), None)

@@ -14,7 +14,7 @@ from planner.explain.traffic import exposures, transfers
 from planner.explain.why import verdict
 from planner.run.run_read import read_run
 from planner.space.analysis import setting_of
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from planner.export.run import Export, export_plan
 from planner.imports.estimate import placed
 from planner.request.filters import Filters
 from planner.request.request import SearchRequest
-from planner.space.analysis import valid_points
-from planner.space.one_strategy import resolve_strategy
+from planner.workloads.one_strategy import resolve_strategy
+from planner.workloads.points import valid_points
 
 JOBS = [
     ("llama3-8b", "gb200-nvl72", 262144, 4),

@@ -15,7 +15,7 @@ from planner.request.filters import Filters
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
 from planner.run.timed_slice import says
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 LIMITS = PoolLimits(jobs=1, wall_s=300)
 

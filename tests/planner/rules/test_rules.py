@@ -9,8 +9,9 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES, Mesh, Strategy
 from planner.request.filters import Filters
 from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
-from planner.space.analysis import analyse, setting_of
-from planner.space.reject import broken_rules, screen
+from planner.space.analysis import setting_of
+from planner.space.reject import screen
+from planner.workloads.points import analyse, broken_rules
 
 
 def _strategy(scheme="ring", loss_chunk_tokens=1024, **fields):

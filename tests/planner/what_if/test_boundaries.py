@@ -16,12 +16,12 @@ from planner.request.filters import Filters, parse_mesh
 from planner.request.request import make_request
 from planner.request.request_changes import Ask, length_unit
 from planner.space.analysis import setting_of
-from planner.space.feasible import fits_any
-from planner.space.one_strategy import price
 from planner.what_if.boundary import boundary
+from planner.what_if.feasible import fits_any
 from planner.what_if.fewest_devices import fewest_devices
 from planner.what_if.largest_batch import largest_batch
 from planner.what_if.longest import longest_sequence
+from planner.workloads.pricing import price
 
 MODELS = ("llama3-8b", "llama3.2-1b", "qwen2.5-7b", "qwen3-14b", "qwen2.5-0.5b", "llama3.1-70b", "llama-tiny")
 MACHINES = ("dgx-h100", "dgx-h100x2", "dgx-a100-40", "gb200-nvl72", "tpu-v5p-64", "tpu-v5e-16", "cpu-host")
@@ -172,7 +172,7 @@ def test_the_first_suggestion_raises_the_answer():
 
 def test_memory_grows_with_the_length_at_a_fixed_loss_chunk():
     """The bisection's premise, for every strategy of a request."""
-    from planner.space.analysis import valid_points
+    from planner.workloads.points import valid_points
 
     ask = ask_of(seq=131072, loss_chunk_tokens=(128,))
     table = valid_points(ask.request, ask.backends, most_devices=8)

@@ -5,9 +5,9 @@ import pytest
 from lcplan import catalog
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.units import GIB
-from planner.space.analysis import analyse
 from planner.what_if.question import what_if
 from planner.what_if.vary import combinations, parse_vary
+from planner.workloads.points import analyse
 
 BACKENDS = ("nccl", "nvshmem")
 

@@ -9,7 +9,7 @@ from lcplan.evidence.plan import Evidence, Launch, Plan, Request
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
 from planner.request.request import SearchRequest
-from planner.space.one_strategy import price
+from planner.workloads.pricing import price
 
 JAX = "0.10.1"
 

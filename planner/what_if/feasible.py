@@ -7,9 +7,10 @@ import numpy as np
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.table import StrategyTable
 from planner.candidates.candidate import Candidate
-from planner.candidates.pricing import need_bytes, price_table
 from planner.request.request_changes import Ask
-from planner.space.analysis import setting_of, valid_points
+from planner.space.analysis import setting_of
+from planner.workloads.points import valid_points
+from planner.workloads.pricing import need_bytes, price_table
 
 
 def fits_any(ask: Ask) -> bool:

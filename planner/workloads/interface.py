@@ -1,0 +1,91 @@
+"""PlannedWorkload: the questions that every kind of workload answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from cost_models.estimate import EstimateTable
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.strategy import Mesh, Strategy
+from planner.measure.workers.job import CompileJob
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.rules import Rule
+from planner.space.analysis import Space
+from planner.space.enumerate import Ints
+
+Table = TypeVar("Table", bound=StrategyTable)
+
+
+class PlannedWorkload(ABC, Generic[Table]):
+    """One kind of workload: its strategies, their rules and prices, and the programs that are compiled and timed.
+
+    Each kind has one module with one instance, and one line in ``planner.workloads.registry``. No other module asks for the
+    kind of a workload. The facts of its noun (label, unit, options) are in ``lcplan.spec``.
+    """
+
+    mesh_rules: ClassVar[tuple[Rule, ...]]
+    """Rules that read the mesh only, in the order in which a rejected mesh is counted."""
+    rules: ClassVar[tuple[Rule, ...]]
+    """Every rule that one strategy must keep."""
+
+    refused_questions: ClassVar[Mapping[str, str]] = {}
+    """What-if questions that the kind does not answer, each with the reason and a way out."""
+    foreign_changes: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of change (``planner.what_if.changes``) that cannot help it."""
+    accumulates: ClassVar[bool] = True
+    """Whether gradient accumulation makes larger batches fit."""
+    not_tuned: ClassVar[str | None] = None
+    """Why ``--tune`` does not take it; None where it does."""
+    not_exported: ClassVar[str | None] = None
+    """Why no trainer takes its plans; None where trainers do."""
+
+    @abstractmethod
+    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> Table:
+        """Every strategy that breaks no rule, of at most ``most_devices`` devices."""
+
+    @abstractmethod
+    def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
+        """The same strategies, with those that a rule rejects."""
+
+    @abstractmethod
+    def table_of(self, strategies: Sequence[Strategy]) -> Table:
+        """Strategies as columns."""
+
+    @abstractmethod
+    def price(self, setting: Setting, table: Table) -> EstimateTable:
+        """The estimate of every strategy of ``table``."""
+
+    @abstractmethod
+    def need_bytes(self, setting: Setting, table: Table) -> Floats:
+        """Memory that each strategy needs of a device's budget [bytes per device], shape ``[n]``; infinite: no budget helps."""
+
+    @abstractmethod
+    def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
+        """The strategy ``like`` on each of other meshes, and its need there [bytes per device]."""
+
+    @abstractmethod
+    def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
+        """The one strategy on ``mesh`` that the filters name, its open knobs filled in.
+
+        Raises
+        ------
+        BadInputError
+            Several values for one knob, or broken rules (all of them).
+        """
+
+    @abstractmethod
+    def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
+        """Strategies by the number of sequences that a batch of theirs is a multiple of."""
+
+    @abstractmethod
+    def batch_unit(self, strategy: Strategy) -> int:
+        """Sequences by which a batch of ``strategy`` grows."""
+
+    @abstractmethod
+    def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
+        """The programs that are compiled and timed of one strategy."""

@@ -1,0 +1,163 @@
+"""``--workload rl``: an iteration of a train step and a rollout that take turns on the same devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable, estimate
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rollout.iteration import IterationTable, estimate_iteration
+from cost_models.rollout.table import RolloutTable
+from lcplan.formats.errors import BadInputError
+from lcplan.strategy import AXES, Mesh, Sampling, Strategy
+from planner.measure.workers.job import CompileJob
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.rules.rollout import layout_problems
+from planner.space.analysis import Space, setting_of
+from planner.space.enumerate import Ints
+from planner.space.survivors import Costs, pareto_front
+from planner.workloads.interface import PlannedWorkload
+from planner.workloads.rollout import ROLLOUT
+from planner.workloads.train import TRAIN_STEP
+
+
+class Iteration(PlannedWorkload[IterationTable]):
+    """Train strategies on the front of their mesh, each with every rollout that runs on the same devices."""
+
+    mesh_rules = TRAIN_STEP.mesh_rules
+    rules = TRAIN_STEP.rules
+    refused_questions = {
+        "max-seq": "max-seq is asked of a train step; with --workload rl use sweep --vary generate=..",
+        "max-batch": "max-batch is asked of a train step or a rollout; with --workload rl use sweep --vary batch=..",
+    }
+    foreign_changes = ROLLOUT.foreign_changes
+    not_tuned = ROLLOUT.not_tuned
+    not_exported = ROLLOUT.not_exported
+
+    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> IterationTable:
+        """Every iteration whose parts break no rule."""
+        trained = TRAIN_STEP.points(_train_request(request), backends, most_devices=most_devices)
+        rollouts = ROLLOUT.points(_sample_request(request), backends, most_devices=most_devices)
+        return _joined(request, trained, rollouts)
+
+    def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
+        """The same iterations; the strategies that a rule rejects are those of the train step."""
+        trained = TRAIN_STEP.space(_train_request(request), backends)
+        rollouts = ROLLOUT.points(_sample_request(request), backends)
+        return Space(trained.rejected, _joined(request, trained.table, rollouts))
+
+    def table_of(self, strategies: Sequence[Strategy]) -> IterationTable:
+        """Strategies as columns, with their rollouts."""
+        return IterationTable.from_strategies(strategies)
+
+    def price(self, setting: Setting, table: IterationTable) -> EstimateTable:
+        """The laws of both parts."""
+        return estimate_iteration(setting, table)
+
+    def need_bytes(self, setting: Setting, table: IterationTable) -> Floats:
+        """The need of the larger part."""
+        priced = estimate_iteration(setting, table)
+        return priced.total_bytes + priced.allowance_bytes
+
+    def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
+        """The train step on other meshes."""
+        return TRAIN_STEP.need_on_meshes(setting, meshes, like=like)
+
+    def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
+        """The train step that the filters name, with the rollout that they name."""
+        return _with_rollout(request, TRAIN_STEP.resolve(_train_request(request), mesh, backends=backends))
+
+    def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
+        """No groups: ``max-batch`` is refused."""
+        yield from ()
+
+    def batch_unit(self, strategy: Strategy) -> int:
+        """The train step's."""
+        return TRAIN_STEP.batch_unit(strategy)
+
+    def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
+        """The train step, which is the larger program."""
+        return TRAIN_STEP.programs(request, strategy)
+
+
+def _train_request(request: SearchRequest) -> SearchRequest:
+    """The request of the iteration's train step."""
+    work = request.workload.train
+    assert work is not None, "a request of an iteration"
+    return request.model_copy(update={"workload": work})
+
+
+def _sample_request(request: SearchRequest) -> SearchRequest:
+    """The request of the iteration's rollout: on any mesh, for its own may differ from the train step's."""
+    work = request.workload.sample
+    assert work is not None, "a request of an iteration"
+    filters = request.filters.model_copy(update={"mesh": {}})
+    return request.model_copy(update={"workload": work, "filters": filters})
+
+
+def _joined(request: SearchRequest, trained: StrategyTable, rollouts: RolloutTable) -> IterationTable:
+    """Train strategies on the front of their mesh, times the rollouts of the same devices that can follow them."""
+    trained = trained.take(_fronts(request, trained))
+    pairs = (trained.devices[:, None] == rollouts.devices[None, :]) & _follows(trained, rollouts)
+    left, right = np.nonzero(pairs)
+    own = {name: getattr(trained, name)[left] for name in StrategyTable.__dataclass_fields__}
+    added = set(RolloutTable.__dataclass_fields__) - set(StrategyTable.__dataclass_fields__)
+    return IterationTable(**own, **{name: getattr(rollouts, name)[right] for name in added})
+
+
+def _follows(trained: StrategyTable, rollouts: RolloutTable) -> np.ndarray:
+    """Rollouts that gather do so from the trained shards where they lie; the others are resharded to from anywhere."""
+    gathers = rollouts.is_layout("gathered-once", "gathered-per-step")[None, :]
+    shards, alike = trained.fsdp * trained.context, trained.tensor[:, None] == rollouts.tensor[None, :]
+    same = alike & (trained.data[:, None] == rollouts.data[None, :]) & (shards[:, None] == rollouts.fsdp[None, :])
+    return np.asarray(~gathers | same)
+
+
+def _fronts(request: SearchRequest, trained: StrategyTable) -> np.ndarray:
+    """Rows that no other row of the same mesh beats in time and memory."""
+    if not len(trained):
+        return np.zeros(0, dtype=np.int64)
+    priced = estimate(setting_of(_train_request(request)), trained)
+    meshes = np.stack([getattr(trained, axis) for axis in AXES], axis=1)
+    _, which = np.unique(meshes, axis=0, return_inverse=True)
+    kept = []
+    for mesh in range(int(which.max()) + 1):
+        rows = np.flatnonzero(which.ravel() == mesh)
+        costs = Costs(priced.step_s[rows], priced.total_bytes[rows], np.ones(len(rows)))
+        kept.append(rows[pareto_front(costs)])
+    return np.concatenate(kept)
+
+
+def _with_rollout(request: SearchRequest, trained: Strategy) -> Strategy:
+    """The train strategy with the rollout that the filters name.
+
+    Left open, the trained shards are gathered once; a mesh without shards has whole matrices.
+
+    Raises
+    ------
+    BadInputError
+        The rollout cannot have that layout beside this mesh.
+    """
+    mesh, filters = trained.mesh, request.filters
+    shards = mesh.fsdp * mesh.context
+    whole = "tensor-sharded" if mesh.tensor > 1 else "replicated"
+    layout = (filters.parameters or ("gathered-once" if shards > 1 else whole,))[0]
+    fsdp = shards if layout.startswith("gathered") else 1
+    own = Mesh(data=mesh.devices // (fsdp * mesh.tensor), fsdp=fsdp, tensor=mesh.tensor)
+    sampling = Sampling.model_validate(
+        {"mesh": own, "parameters": layout, "cache": (filters.cache or ("whole",))[0], "beside_training": True}
+    )
+    problems = list(layout_problems(sampling))
+    if request.workload.global_batch % own.devices:
+        problems.append(f"batch={request.workload.global_batch} is not divided by the {own.devices} devices of the rollout")
+    if problems:
+        raise BadInputError(problems)
+    return trained.model_copy(update={"sampling": sampling})
+
+
+ITERATION = Iteration()

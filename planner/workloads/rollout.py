@@ -1,0 +1,130 @@
+"""``--workload sample``: one rollout, its prefill and its decode steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from cost_models.rollout.estimate import estimate_rollout, rollout_need_bytes
+from cost_models.rollout.table import RolloutTable
+from lcplan.formats.errors import BadInputError
+from lcplan.strategy import AXES, KNOBS, Mesh, Sampling, Strategy
+from planner.measure.workers.job import ROLLOUT as ROLLOUT_PROGRAM
+from planner.measure.workers.job import CompileJob
+from planner.request.filters import Filters, refuse_several
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.rules.rollout import ROLLOUT_RULES, layout_problems, layouts_of
+from planner.space.analysis import Space, mesh_table, setting_of
+from planner.space.enumerate import Ints, mesh_sizes
+from planner.space.reject import Rejected, broken_rules_of, screen
+from planner.space.rollout_space import expand
+from planner.workloads.interface import PlannedWorkload
+
+_BATCH_RULES = frozenset({"batch", "decode-rows"})
+
+
+class Rollout(PlannedWorkload[RolloutTable]):
+    """A rollout: meshes of data, fsdp and tensor, each with its parameter and cache layouts."""
+
+    mesh_rules = ROLLOUT_RULES
+    rules = ROLLOUT_RULES
+    refused_questions = {"max-seq": "max-seq is asked of a train step; with --workload sample use sweep --vary generate=.."}
+    foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
+    accumulates = False
+    not_tuned = "the tuner turns knobs of a train step; leave it out, or plan the train step alone (--workload train)"
+    not_exported = "strategies.rollout.step builds its program, and a plan of --workload train is what trainers take"
+
+    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
+        """Meshes that keep the rules, times their layouts."""
+        meshes = mesh_sizes(request, most_devices)
+        kept = screen(setting_of(request), ROLLOUT_RULES, mesh_table(meshes)) < 0
+        return expand(request.filters, backends, meshes[kept])
+
+    def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
+        """The same points; a rejected mesh counts as one strategy."""
+        meshes = mesh_sizes(request)
+        as_table = mesh_table(meshes)
+        broken = screen(setting_of(request), ROLLOUT_RULES, as_table)
+        kept = broken >= 0
+        rejected = Rejected(ROLLOUT_RULES, as_table.take(kept), broken[kept], np.ones(int(kept.sum()), dtype=np.int64))
+        return Space(rejected, expand(request.filters, backends, meshes[~kept]))
+
+    def table_of(self, strategies: Sequence[Strategy]) -> RolloutTable:
+        """Strategies as columns, with their rollouts."""
+        return RolloutTable.from_strategies(strategies)
+
+    def price(self, setting: Setting, table: RolloutTable) -> EstimateTable:
+        """The laws of the rollout."""
+        return estimate_rollout(setting, table)
+
+    def need_bytes(self, setting: Setting, table: RolloutTable) -> Floats:
+        """The memory laws of the rollout."""
+        return rollout_need_bytes(setting, table)
+
+    def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
+        """The layout of ``like`` where a mesh can have it, else the last that the mesh can have."""
+        assert like.sampling is not None, "a strategy of a rollout"
+        wanted, backend = like.sampling, (like.backend,)
+        tables = []
+        for mesh in meshes:
+            fsdp, tensor = int(mesh[AXES.index("fsdp")]), int(mesh[AXES.index("tensor")])
+            possible = layouts_of(fsdp, tensor)
+            layout = wanted.parameters if wanted.parameters in possible else possible[-1]
+            filters = Filters(parameters=(layout,), cache=(wanted.cache,), gather_dtype=(like.gather_dtype,), backend=backend)
+            tables.append(expand(filters, backend, mesh[None, :]))
+        table = RolloutTable.from_strategies([one.strategy(0) for one in tables])
+        return table, rollout_need_bytes(setting, table)
+
+    def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
+        """The layout that the filters name; left open, a layer is gathered in each step and the cache is read whole."""
+        filters = request.filters
+        refuse_several(filters, KNOBS)
+        default = layouts_of(mesh.fsdp, mesh.tensor)[-1]
+        sampling = Sampling.model_validate(
+            {"mesh": mesh, "parameters": (filters.parameters or (default,))[0], "cache": (filters.cache or ("whole",))[0]}
+        )
+        strategy = Strategy.model_validate(
+            {
+                "mesh": mesh,
+                "backend": (filters.backend or backends)[0],
+                "gather_dtype": (filters.gather_dtype or ("bf16",))[0],
+                "sampling": sampling,
+            }
+        )
+        broken = [*broken_rules_of(setting_of(request), strategy, rules=ROLLOUT_RULES), *layout_problems(sampling)]
+        if broken:
+            raise BadInputError(broken)
+        return strategy
+
+    def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
+        """By data x fsdp x tensor."""
+        meshes = mesh_sizes(ask.request, ask.most_devices)
+        rules = tuple(rule for rule in ROLLOUT_RULES if rule.name not in _BATCH_RULES)
+        meshes = meshes[screen(setting_of(ask.request), rules, mesh_table(meshes)) < 0]
+        units = meshes[:, [AXES.index(axis) for axis in ("data", "fsdp", "tensor")]].prod(axis=1)
+        for unit in np.unique(units):
+            yield int(unit), expand(ask.request.filters, ask.backends, meshes[units == unit])
+
+    def batch_unit(self, strategy: Strategy) -> int:
+        """One sequence for each data x fsdp rank, and one for each tensor rank of it, which needs a row."""
+        mesh = strategy.mesh
+        return mesh.data * mesh.fsdp * mesh.tensor
+
+    def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
+        """The rollout."""
+        work = request.workload.sample
+        assert work is not None, "a workload with a rollout"
+        return (
+            CompileJob(
+                model=request.model, hardware=request.hardware, workload=work, strategy=strategy, program=ROLLOUT_PROGRAM
+            ),
+        )
+
+
+ROLLOUT = Rollout()

@@ -1,0 +1,114 @@
+"""``--workload train``: one train step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.estimate import EstimateTable, estimate, need_bytes
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
+from lcplan.strategy import AXES, Mesh, Strategy
+from planner.measure.workers.job import STEP, CompileJob
+from planner.request.request import SearchRequest
+from planner.request.request_changes import Ask
+from planner.rules import ALL_RULES, MESH_RULES
+from planner.space.analysis import Space, knob_rules_of, mesh_table, setting_of
+from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes, points_of_each
+from planner.space.one_strategy import resolve_step
+from planner.space.reject import Rejected, screen
+from planner.workloads.interface import PlannedWorkload
+
+
+class TrainStep(PlannedWorkload[StrategyTable]):
+    """A train step: every mesh and knob, with the rules of the trainer that the request is for."""
+
+    mesh_rules = MESH_RULES
+    rules = ALL_RULES
+
+    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
+        """Meshes that keep their rules, times the knobs that keep theirs."""
+        setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
+        meshes = mesh_sizes(request, most_devices)
+        points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
+        return points.take(screen(setting, knob_rules_of(request), points) < 0)
+
+    def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
+        """The same points; a rejected mesh counts with all the knobs that it could have had."""
+        setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
+        meshes = mesh_sizes(request)
+        as_table = mesh_table(meshes)
+        broken = screen(setting, MESH_RULES, as_table)
+        points = expand(request, knobs, meshes[broken < 0])
+        knob_rules = knob_rules_of(request)
+        knob_broken = screen(setting, knob_rules, points)
+        weights = points_of_each(request, knobs, meshes[broken >= 0])
+        rejected = Rejected(
+            rules=(*MESH_RULES, *knob_rules),
+            table=StrategyTable.concatenate([as_table.take(broken >= 0), points.take(knob_broken >= 0)]),
+            rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
+            weight=np.concatenate([weights, np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
+        )
+        return Space(rejected, points.take(knob_broken < 0))
+
+    def table_of(self, strategies: Sequence[Strategy]) -> StrategyTable:
+        """Strategies as columns."""
+        return StrategyTable.from_strategies(strategies)
+
+    def price(self, setting: Setting, table: StrategyTable) -> EstimateTable:
+        """The laws of the train step."""
+        return estimate(setting, table)
+
+    def need_bytes(self, setting: Setting, table: StrategyTable) -> Floats:
+        """The memory laws of the train step."""
+        return need_bytes(setting, table)
+
+    def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
+        """The knobs of ``like`` on other meshes."""
+        knobs, table = StrategyTable.from_strategies([like]), mesh_table(meshes)
+        same = {name: np.repeat(getattr(knobs, name), len(meshes)) for name in table.__dataclass_fields__ if name not in AXES}
+        table = replace(table, **same)
+        return table, need_bytes(setting, table)
+
+    def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
+        """The step that the filters name."""
+        return resolve_step(request, mesh, backends=backends)
+
+    def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
+        """By data x fsdp x microbatches."""
+        for microbatches in ask.request.filters.microbatches:
+            filters = ask.request.filters.model_copy(update={"microbatches": (microbatches,)})
+            request = ask.request.model_copy(update={"filters": filters})
+            for ranks, meshes in _by_ranks(request, ask.most_devices):
+                unit = ranks * microbatches
+                workload = request.workload.resized(global_batch=unit)
+                at_unit = request.model_copy(update={"workload": workload})
+                table = expand(at_unit, Knobs.of(filters, ask.backends, kind=request.hardware.kind), meshes)
+                yield unit, table.take(screen(setting_of(at_unit), knob_rules_of(request), table) < 0)
+
+    def batch_unit(self, strategy: Strategy) -> int:
+        """One sequence for each microbatch of a rank that splits the batch."""
+        mesh = strategy.mesh
+        return mesh.data * mesh.fsdp * mesh.expert * strategy.microbatches
+
+    def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
+        """The step."""
+        work = request.workload.train
+        assert work is not None, "a workload with a train step"
+        return (CompileJob(model=request.model, hardware=request.hardware, workload=work, strategy=strategy, program=STEP),)
+
+
+def _by_ranks(request: SearchRequest, most_devices: int) -> Iterator[tuple[int, Ints]]:
+    """Meshes that break no rule but the batch's, by data x fsdp."""
+    meshes = mesh_sizes(request, most_devices)
+    rules = tuple(rule for rule in MESH_RULES if rule.name != "batch")
+    meshes = meshes[screen(setting_of(request), rules, mesh_table(meshes)) < 0]
+    ranks = meshes[:, AXES.index("data")] * meshes[:, AXES.index("fsdp")]
+    for count in np.unique(ranks):
+        yield int(count), meshes[ranks == count]
+
+
+TRAIN_STEP = TrainStep()
