@@ -14,14 +14,21 @@ from planner.validate.scoring.score import BAND
 Row = tuple[object, ...]
 HEAD = """# Accuracy
 
-For people who want to know how far to trust an estimate. This page is made by `lcplan validate --page docs/accuracy.md`;
-a test says when it is stale.
+For people who want to know how far to trust an estimate.
+`lcplan validate --page docs/accuracy.md` writes this page, and a test fails when it is stale.
 
-The laws' predictions stand beside published measurements, table by table, in the format of [tables](tables.md). Error is
-predicted over measured, less one; *mean* is of absolute errors, *bias* of signed ones, *worst* is signed. *LOO* (leave one
-out) is the mean absolute error of each row under constants and choices that were fitted on all the others, where anything
-was. *Rank* is Spearman's correlation. *Fitted* counts constants of the laws that were fitted on rows of the table, and
-choices for what its source leaves open, one a table. Nothing is fitted per row.
+The cost model's predictions are compared with published measurements, table by table, in the format of [tables](tables.md).
+The error is the predicted value over the measured one, minus one.
+
+* *mean* is the mean of absolute errors.
+* *bias* is the mean of signed errors.
+* *worst* is the largest error, signed.
+* *LOO* (leave one out) is the mean absolute error of each row under constants and choices that were fitted on all the others.
+  It is given where anything was fitted.
+* *rank* is Spearman's correlation.
+* *fitted* counts the constants that were fitted on rows of the table.
+  It also counts the choices for fields that its source leaves open, one per table.
+  Nothing is fitted per row.
 """
 
 
@@ -32,17 +39,18 @@ def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str
 
 
 def _pictures(results: Sequence[TableResult], *, stem: str) -> Iterator[str]:
-    yield f"![Predicted against measured, a square a table]({picture_name(stem, 'predicted')})\n"
-    yield f"At most {POINTS} rows a table of each kind, evenly by what was measured; on the diagonal both are equal.\n"
+    yield f"![Predicted and measured values, one square per table]({picture_name(stem, 'predicted')})\n"
+    yield f"At most {POINTS} rows per table and kind are shown, spread evenly over the measured values."
+    yield "On the diagonal both values are equal.\n"
     drawn = sum(r.modelled for r in results)
-    yield f"![Rows by error, of {drawn} that are modelled]({picture_name(stem, 'errors')})\n"
+    yield f"![Rows by error, of {drawn} modelled rows]({picture_name(stem, 'errors')})\n"
 
 
 def _summary(results: Sequence[TableResult]) -> Iterator[str]:
-    yield f"## Errors\n\n{modelled(results)} are modelled; the rest say why not, below.\n"
+    yield f"## Errors\n\n{modelled(results)} are modelled.\nThe reasons of the others are [below](#not-modelled).\n"
     rows = [row for result in results for row in errors(result, without=("fits",))]
     yield from table(("table", "quantity", "rows", "mean", "bias", "worst", "LOO", "rank", "fitted"), rows, right=range(2, 9))
-    yield "Tables that state ratios alone:\n"
+    yield "Tables that give only ratios:\n"
     yield from table(("table", "pairs", "mean error of the ratio", "worst"), _ratios(results), right=(1, 2, 3))
 
 
@@ -56,12 +64,12 @@ def _ratios(results: Sequence[TableResult]) -> Iterator[Row]:
 
 def _rankings(results: Sequence[TableResult]) -> Iterator[str]:
     yield "## The best scheme\n"
-    yield "Of rows that differ in how the sequence is split, and in nothing else but the trainer: is the scheme that measured"
-    yield "best predicted first, or within 5 % of first?\n"
+    yield "A comparison has rows that differ only in how the sequence is split, and in the trainer."
+    yield "It is right if the scheme that measured best is predicted first, or within 5 % of first.\n"
     counted = [c for result in results for c in result.rankings if c.in_bar]
-    yield f"In those that must be right in nine of ten, {' + '.join(_bar_tables(results))}:"
-    yield f"{sum(c.right for c in counted)} of {len(counted)}. Most rows of usp-long-context-attention have heads of 32, unlike"
-    yield "any model, and count only where these have 128.\n"
+    yield "Nine of ten must be right in these tables:"
+    yield f"{' + '.join(_bar_tables(results))}, together {sum(c.right for c in counted)} of {len(counted)}."
+    yield "Most rows of usp-long-context-attention have heads of 32, unlike any model; its rows count only with heads of 128.\n"
     headings = ("table", "comparisons", "right", "wrong: best measured, its predicted time over the best predicted")
     yield from table(headings, _ranked(results), right=(1, 2))
 
@@ -83,16 +91,20 @@ def _bar_tables(results: Sequence[TableResult]) -> Iterator[str]:
 
 def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
     yield "## Fits or out of memory\n"
-    yield "Within 10 % of the budget a verdict is too close to call. A run that ran out of memory *contradicts* its own source"
-    yield "where another of its runs needed at least as much and ran: the same model, device, trainer, scheme and tensor, as"
-    yield "many tokens a device or more, state over as many devices or fewer, and everything kept that the other keeps. No law"
-    yield "in which memory grows with these is right about both; such rows are counted, and counted apart.\n"
-    headings = ("rows", "right", "too close to call", "others", "right", "said to fit and ran out", "of these contradictory")
+    yield "Within 10 % of the budget a verdict is too close to call.\n"
+    yield "A run that ran out of memory *contradicts* its own source if another of its runs needed at least as much and ran."
+    yield (
+        "The other run has the same model, device, trainer, scheme and tensor, as many tokens per device or more, its state "
+        "on as many devices or fewer, and keeps every tensor that the first keeps."
+    )
+    yield "No model in which memory grows with these is right about both."
+    yield "Such rows are counted, and listed separately.\n"
+    headings = ("rows", "right", "too close to call", "others", "right", "predicted to fit but ran out", "contradictory")
     yield from table(("table", *headings), _judged(results), right=range(1, 8))
     wrong = list(_wrong_verdicts(results))
     if wrong:
-        yield "Those of the others that are wrong:\n"
-        yield from table(("table", "row", "said", "need over budget", "why"), wrong, right=(3,))
+        yield "The wrong verdicts among the others:\n"
+        yield from table(("table", "row", "predicted", "need over budget", "note"), wrong, right=(3,))
 
 
 def _judged(results: Sequence[TableResult]) -> Iterator[Row]:
@@ -130,8 +142,8 @@ def _unmodelled(results: Sequence[TableResult]) -> Iterator[Row]:
 
 
 def _fitted(results: Sequence[TableResult]) -> Iterator[str]:
-    yield "## What was fitted, and where the rows come from\n"
-    yield from table(("table", "fitted on it", "TFLOP/s count", "source"), _freedoms(results))
+    yield "## Fitted values and sources\n"
+    yield from table(("table", "fitted on it", "FLOP convention", "source"), _freedoms(results))
 
 
 def _freedoms(results: Sequence[TableResult]) -> Iterator[Row]:
@@ -153,7 +165,7 @@ def _seeds(results: Sequence[TableResult]) -> Iterator[str]:
         if result.table.name != "seed-s1-gb200-nvshmem":
             continue
         yield "## The seed's table, row by row\n"
-        yield from table(("row", "measured TFLOP/s a device", "predicted", "error"), _seed_rows(result), right=(1, 2, 3))
+        yield from table(("row", "measured TFLOP/s per device", "predicted", "error"), _seed_rows(result), right=(1, 2, 3))
         pairs = [
             (pair.a.removesuffix("-nvshmem"), ratio(pair.measured_ratio), ratio(pair.predicted_ratio)) for pair in result.pairs
         ]

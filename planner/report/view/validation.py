@@ -9,8 +9,8 @@ from planner.validate.scoring.result import TableResult
 from planner.validate.sources.table import Quantity
 
 QUANTITIES = {
-    "tflop_per_s_per_device": "TFLOP/s a device",
-    "tokens_per_s_per_device": "tokens/s a device",
+    "tflop_per_s_per_device": "TFLOP/s per device",
+    "tokens_per_s_per_device": "tokens/s per device",
     "step_s": "step time",
     "peak_bytes": "peak memory",
     "fits": "fits",
