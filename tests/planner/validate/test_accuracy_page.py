@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.report.accuracy_page import accuracy_page
-from planner.report.accuracy_pictures import (
+from planner.report.charts.accuracy_pictures import (
     PICTURES,
     POINTS,
     drawn_facts,
@@ -16,6 +15,7 @@ from planner.report.accuracy_pictures import (
     predicted_chart,
     write_pictures,
 )
+from planner.report.markdown.accuracy import accuracy_page
 from planner.validate.run import validate
 from planner.validate.sources.bundled import find_table, table_names
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from planner.report.accuracy_pictures import POINTS, picture_name
-from planner.report.terminal.validate import NAMES, percent
+from planner.report.charts.accuracy_pictures import POINTS, picture_name
+from planner.report.markdown.table import table
+from planner.report.view.validation import errors, modelled, percent, ratio
 from planner.validate.scoring.result import TableResult
 from planner.validate.scoring.score import BAND
 
+Row = tuple[object, ...]
 HEAD = """# Accuracy
 
 For people who want to know how far to trust an estimate.
@@ -33,41 +35,31 @@ The error is the predicted value over the measured one, minus one.
 def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str:
     """The page, with a line break at its end; its pictures are beside it and named after ``stem``."""
     parts = (partial(_pictures, stem=stem), _summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
-    return "\n".join([HEAD, *(line for part in parts for line in part(results))]) + "\n"
+    return "\n".join([HEAD, *(line for part in parts for line in part(results))]).rstrip() + "\n"
 
 
 def _pictures(results: Sequence[TableResult], *, stem: str) -> Iterator[str]:
     yield f"![Predicted and measured values, one square per table]({picture_name(stem, 'predicted')})\n"
     yield f"At most {POINTS} rows per table and kind are shown, spread evenly over the measured values."
     yield "On the diagonal both values are equal.\n"
-    errors = sum(r.modelled for r in results)
-    yield f"![Rows by error, of {errors} modelled rows]({picture_name(stem, 'errors')})\n"
+    drawn = sum(r.modelled for r in results)
+    yield f"![Rows by error, of {drawn} modelled rows]({picture_name(stem, 'errors')})\n"
 
 
 def _summary(results: Sequence[TableResult]) -> Iterator[str]:
-    rows, modelled = sum(len(r.rows) for r in results), sum(r.modelled for r in results)
-    yield f"## Errors\n\n{modelled} of {rows} rows are modelled.\nThe reasons of the others are [below](#not-modelled).\n"
-    yield "| table | quantity | rows | mean | bias | worst | LOO | rank | fitted |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
-    for result in results:
-        for name, entry in result.summary.items():
-            if name == "fits":
-                continue
-            ranks = "-" if entry.rank_correlation is None else f"{entry.rank_correlation:.2f}"
-            errors = [percent(entry.mean_abs_error_ratio), percent(entry.bias_ratio, sign=True)]
-            errors += [percent(entry.worst_error_ratio, sign=True), percent(entry.leave_one_out_ratio)]
-            rows_of = f"{entry.rows}/{len(result.rows)}"
-            cells = [result.table.name, NAMES[name], rows_of, *errors, ranks, str(len(result.fitted))]
-            yield f"| {' | '.join(cells)} |"
-    yield ""
+    yield f"## Errors\n\n{modelled(results)} are modelled.\nThe reasons of the others are [below](#not-modelled).\n"
+    rows = [row for result in results for row in errors(result, without=("fits",))]
+    yield from table(("table", "quantity", "rows", "mean", "bias", "worst", "LOO", "rank", "fitted"), rows, right=range(2, 9))
     yield "Tables that give only ratios:\n"
-    yield "| table | pairs | mean error of the ratio | worst |\n|---|---:|---:|---:|"
+    yield from table(("table", "pairs", "mean error of the ratio", "worst"), _ratios(results), right=(1, 2, 3))
+
+
+def _ratios(results: Sequence[TableResult]) -> Iterator[Row]:
     for result in results:
         found = [p.predicted_ratio / p.measured_ratio - 1.0 for p in result.pairs if p.predicted_ratio is not None]
         if found and not result.summary:
             mean, worst = sum(map(abs, found)) / len(found), max(found, key=abs)
-            yield f"| {result.table.name} | {len(found)} | {percent(mean)} | {percent(worst, sign=True)} |"
-    yield ""
+            yield result.table.name, len(found), percent(mean), percent(worst, sign=True)
 
 
 def _rankings(results: Sequence[TableResult]) -> Iterator[str]:
@@ -78,14 +70,16 @@ def _rankings(results: Sequence[TableResult]) -> Iterator[str]:
     yield "Nine of ten must be right in these tables:"
     yield f"{' + '.join(_bar_tables(results))}, together {sum(c.right for c in counted)} of {len(counted)}."
     yield "Most rows of usp-long-context-attention have heads of 32, unlike any model; its rows count only with heads of 128.\n"
-    yield "| table | comparisons | right | wrong: best measured, its predicted time over the best predicted |"
-    yield "|---|---:|---:|---|"
+    headings = ("table", "comparisons", "right", "wrong: best measured, its predicted time over the best predicted")
+    yield from table(headings, _ranked(results), right=(1, 2))
+
+
+def _ranked(results: Sequence[TableResult]) -> Iterator[Row]:
     for result in results:
         found = result.rankings
         if found:
             wrong = [f"{c.best} {c.predicted[c.best]:.2f} ({c.rows[0]})" for c in found if not c.right]
-            yield f"| {result.table.name} | {len(found)} | {sum(c.right for c in found)} | {'; '.join(wrong) or '-'} |"
-    yield ""
+            yield result.table.name, len(found), sum(c.right for c in found), "; ".join(wrong) or "-"
 
 
 def _bar_tables(results: Sequence[TableResult]) -> Iterator[str]:
@@ -105,23 +99,26 @@ def _verdicts(results: Sequence[TableResult]) -> Iterator[str]:
     )
     yield "No model in which memory grows with these is right about both."
     yield "Such rows are counted, and listed separately.\n"
-    yield "| table | rows | right | too close to call | others | right | predicted to fit but ran out | contradictory |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    headings = ("rows", "right", "too close to call", "others", "right", "predicted to fit but ran out", "contradictory")
+    yield from table(("table", *headings), _judged(results), right=range(1, 8))
+    wrong = list(_wrong_verdicts(results))
+    if wrong:
+        yield "The wrong verdicts among the others:\n"
+        yield from table(("table", "row", "predicted", "need over budget", "note"), wrong, right=(3,))
+
+
+def _judged(results: Sequence[TableResult]) -> Iterator[Row]:
     for result in results:
         entry = result.summary.get("fits")
         if entry is not None and entry.outside_band is not None:
             band, right = entry.outside_band, round(entry.rows * (1.0 - entry.mean_abs_error_ratio))
             close = entry.rows - band.outside_band_rows
-            counts = [entry.rows, right, close, band.outside_band_rows, band.outside_band_right, band.outside_band_unsafe]
-            counts.append(band.outside_band_contradicted)
-            yield f"| {result.table.name} | {' | '.join(map(str, counts))} |"
-    yield ""
-    yield from _wrong_verdicts(results)
+            others = (band.outside_band_rows, band.outside_band_right, band.outside_band_unsafe, band.outside_band_contradicted)
+            yield result.table.name, entry.rows, right, close, *others
 
 
-def _wrong_verdicts(results: Sequence[TableResult]) -> Iterator[str]:
+def _wrong_verdicts(results: Sequence[TableResult]) -> Iterator[Row]:
     """Rows further than the band from their budget whose verdict is wrong."""
-    lines = []
     for result in results:
         notes = {row.id: row.note for row in result.table.rows}
         for row in result.rows:
@@ -129,35 +126,33 @@ def _wrong_verdicts(results: Sequence[TableResult]) -> Iterator[str]:
             if row.error_ratio.get("fits") and abs(need - 1.0) > BAND:
                 said = "fits" if row.predicted["fits"] else "out of memory"
                 beside = f"contradictory: {row.contradicted_by} ran" if row.contradicted_by else None
-                lines.append(f"| {result.table.name} | {row.id} | {said} | {need:.2f} | {beside or notes[row.id] or '-'} |")
-    if lines:
-        yield "The wrong verdicts among the others:\n"
-        yield "| table | row | predicted | need over budget | note |"
-        yield "|---|---|---|---:|---|"
-        yield from (*lines, "")
+                yield result.table.name, row.id, said, f"{need:.2f}", beside or notes[row.id] or "-"
 
 
 def _excuses(results: Sequence[TableResult]) -> Iterator[str]:
     yield "## Not modelled\n"
-    yield "| table | rows | reasons |\n|---|---:|---|"
+    yield from table(("table", "rows", "reasons"), _unmodelled(results), right=(1,))
+
+
+def _unmodelled(results: Sequence[TableResult]) -> Iterator[Row]:
     for result in results:
         if result.excuses:
             reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(result.excuses.items()))
-            yield f"| {result.table.name} | {len(result.rows) - result.modelled} | {reasons} |"
-    yield ""
+            yield result.table.name, len(result.rows) - result.modelled, reasons
 
 
 def _fitted(results: Sequence[TableResult]) -> Iterator[str]:
     yield "## Fitted values and sources\n"
-    yield "| table | fitted on it | FLOP convention | source |\n|---|---|---|---|"
+    yield from table(("table", "fitted on it", "FLOP convention", "source"), _freedoms(results))
+
+
+def _freedoms(results: Sequence[TableResult]) -> Iterator[Row]:
     for result in results:
         source = result.table.source
         shown = [
             f"{entry.name} = {_value(entry.value)}" if entry.kind != "interpretation" else entry.name for entry in result.fitted
         ]
-        cells = [result.table.name, "; ".join(shown) or "-", result.table.flop_convention, f"{source.title}. {source.where}"]
-        yield f"| {' | '.join(cells)} |"
-    yield ""
+        yield result.table.name, "; ".join(shown) or "-", result.table.flop_convention, f"{source.title}. {source.where}"
 
 
 def _value(value: float | str) -> str:
@@ -170,12 +165,15 @@ def _seeds(results: Sequence[TableResult]) -> Iterator[str]:
         if result.table.name != "seed-s1-gb200-nvshmem":
             continue
         yield "## The seed's table, row by row\n"
-        yield "| row | measured TFLOP/s per device | predicted | error |\n|---|---:|---:|---:|"
-        for row in result.rows:
-            measured, predicted = (float(side["tflop_per_s_per_device"]) for side in (row.measured, row.predicted))
-            error = percent(row.error_ratio["tflop_per_s_per_device"], sign=True)
-            yield f"| {row.id} | {measured:.1f} | {predicted:.1f} | {error} |"
-        yield "\n| NVSHMEM over NCCL | measured | predicted |\n|---|---:|---:|"
-        for pair in result.pairs:
-            ratio = "-" if pair.predicted_ratio is None else f"{pair.predicted_ratio:.3f}"
-            yield f"| {pair.a.removesuffix('-nvshmem')} | {pair.measured_ratio:.3f} | {ratio} |"
+        yield from table(("row", "measured TFLOP/s per device", "predicted", "error"), _seed_rows(result), right=(1, 2, 3))
+        pairs = [
+            (pair.a.removesuffix("-nvshmem"), ratio(pair.measured_ratio), ratio(pair.predicted_ratio)) for pair in result.pairs
+        ]
+        yield from table(("NVSHMEM over NCCL", "measured", "predicted"), pairs, right=(1, 2))
+
+
+def _seed_rows(result: TableResult) -> Iterator[Row]:
+    for row in result.rows:
+        measured, predicted = (float(side["tflop_per_s_per_device"]) for side in (row.measured, row.predicted))
+        error = percent(row.error_ratio["tflop_per_s_per_device"], sign=True)
+        yield row.id, f"{measured:.1f}", f"{predicted:.1f}", error
