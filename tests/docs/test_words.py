@@ -9,6 +9,7 @@ from words import HELP, PACKAGES, PAGES, ROOT, Text, code_texts, findings, main,
 
 CHECKED = (
     "README.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/step",
     "docs/adding.md",
@@ -17,6 +18,7 @@ CHECKED = (
     "docs/commands.md",
     "docs/explain.md",
     "docs/export.md",
+    "docs/adding.md",
     "docs/getting-started.md",
     "docs/how-a-search-decides.md",
     "docs/many-machines.md",
