@@ -59,7 +59,7 @@ def test_help_lists_the_toy(tmp_path):
     assert "toy" in lcplan("export", "--help", folder=tmp_path).stdout
     shown = lcplan("estimate", "--help", folder=tmp_path).stdout
     assert "--from-toy FILE.json" in shown
-    assert "Take from a Toy configuration" in shown
+    assert "Read a Toy configuration" in shown
 
 
 def test_a_filter_that_the_toy_does_not_run_is_refused_with_its_reason(tmp_path):
