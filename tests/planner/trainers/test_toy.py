@@ -13,7 +13,7 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export.check import check_export, run_checker
 from planner.export.folder import write_export
 from planner.export.run import export_plan
-from planner.report.html.exports import trainer_files
+from planner.report.view.trainer_files import trainer_files
 from planner.trainers.checking import lcplan_checker
 from planner.trainers.registry import TRAINERS, checker
 
