@@ -1,1 +1,1 @@
-"""Calibrate: measure the devices at hand, and write what they achieve as an overlay of their catalogue entry."""
+"""Calibrate: measure the devices at hand, and write the achieved rates as an overlay of their catalogue entry."""

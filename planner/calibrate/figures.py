@@ -1,4 +1,4 @@
-"""From timings to the rates that the laws take, each with its source, and what cannot be true left out."""
+"""Rates for the cost model from timings, each with its source; an impossible rate is left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fields = dict[str, Figure | dict[str, dict[str, Figure]] | str]
 
 @dataclass(frozen=True)
 class Findings:
-    """``rates`` as the fields of a spec's ``device.rates``, the host link, and what the reader must know."""
+    """``rates`` as the fields of a spec's ``device.rates``, the host link, and warnings for the reader."""
 
     rates: Fields
     host: Figure | None
@@ -28,16 +28,16 @@ class Findings:
 
 
 class Judge:
-    """Makes figures of measured values, and keeps what is wrong with them."""
+    """Make figures of measured values, and collect warnings about them."""
 
     def __init__(self, hardware: HardwareSpec, where: str) -> None:
         self.hardware, self.where = hardware, where
         self.warnings: list[str] = []
 
     def figure(self, name: str, value: float, *, timings: Sequence[Timing], limit: Figure | None = None) -> Figure | None:
-        """``value`` with its source; None where it is no number or above what the datasheet allows.
+        """``value`` with its source; None where it is no number or above the datasheet's limit.
 
-        A spread above ``MOST_SPREAD`` is kept, and said in the source and in a warning.
+        A value with a spread above ``MOST_SPREAD`` is kept; the source and a warning name the spread.
         """
         if not np.isfinite(value) or value < 0:
             self.warnings.append(f"{name}: the timings give no rate; left out")
@@ -56,7 +56,7 @@ class Judge:
 
 
 def findings(measured: Measured, hardware: HardwareSpec, *, where: str) -> Findings:
-    """All figures of one calibration; ``where`` says when, on what and with which jax."""
+    """All figures of one calibration; ``where`` names the date, the device and the jax."""
     judge = Judge(hardware, where)
     device = hardware.device
     rates: dict[str, Figure | None] = {"gemm_flop_per_s": _gemm(_of(measured, "gemm"), judge)}
@@ -81,7 +81,7 @@ def _of(measured: Measured, kind: str) -> Measured:
 
 
 def _gemm(measured: Measured, judge: Judge) -> Figure | None:
-    """All the shapes' work over all their time: what a step that runs each once would get."""
+    """The FLOPs of all shapes over the time of all shapes: the rate of a step that runs each once."""
     if not measured:
         return None
     work = sum(2.0 * probe["rows"] * probe["inner"] * probe["columns"] for probe, _ in measured)
@@ -91,7 +91,7 @@ def _gemm(measured: Measured, judge: Judge) -> Figure | None:
 
 
 def _attention(measured: Measured, judge: Judge, *, which: str) -> dict[str, Figure | None]:
-    """``t = W / R (1 + h / k)`` over the chunks, as the law has it; R for heads of 128."""
+    """``t = W / R (1 + h / k)`` over the chunks, as in the cost model; R for heads of 128."""
     if len(measured) < 2:
         return {}
     products = BACKWARD_ATTENTION_OF_FORWARD if which == "backward" else 1.0
@@ -121,7 +121,7 @@ def _bandwidth(measured: Measured, judge: Judge, *, name: str, passes: float, li
 
 
 def _calls(measured: Measured, judge: Judge, *, op: str) -> dict[str, Figure] | None:
-    """``t = a + b (n - 1) + moved / B``, as the law has it; a permute has one neighbour, whatever the group."""
+    """``t = a + b (n - 1) + moved / B``, as in the cost model; a permute has one neighbour, whatever the group."""
     rows = [one for one in _of(measured, "collective") if one[0]["op"] == op]
     if not rows:
         return None

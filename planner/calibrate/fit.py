@@ -1,4 +1,4 @@
-"""From samples to figures: medians, spreads, and the constants of a law that is linear in them."""
+"""Figures from samples: medians, spreads, and the constants of a cost model that is linear in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timing:
-    """Samples of one probe [s a call]."""
+    """Samples of one probe [s per call]."""
 
     samples: tuple[float, ...]
 
@@ -32,7 +32,7 @@ class Timing:
 
 
 def non_negative_fit(terms: Floats, seconds: Sequence[float]) -> Floats:
-    """Constants of ``seconds = terms @ constants``, none below zero, that are least wrong in relation to each time.
+    """Constants of ``seconds = terms @ constants``, all at least zero, with the least squared relative error of the times.
 
     Parameters
     ----------

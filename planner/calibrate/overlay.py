@@ -1,4 +1,4 @@
-"""The overlay: a YAML spec of a catalogue entry with what was measured in it, for ``--hw FILE``."""
+"""The overlay: a YAML spec of a catalogue entry with measured rates in it, for ``--hw FILE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.calibrate.figures import Findings
 
 
 def overlay(base: HardwareSpec, findings: Findings, *, where: str) -> dict[str, Any]:
-    """The mapping of the file. Warnings stand in its notes, so that whoever reads the spec reads them too."""
+    """The mapping of the file. Warnings are in its notes, so that a reader of the spec sees them too."""
     device: dict[str, Any] = {"rates": {name: _plain(value) for name, value in findings.rates.items()}}
     if findings.host is not None:
         device["host_oneway_bytes_per_s"] = _plain(findings.host)
@@ -28,12 +28,12 @@ def overlay(base: HardwareSpec, findings: Findings, *, where: str) -> dict[str, 
 
 
 def check_out(path: Path) -> None:
-    """That the file can be written and read again, before minutes are spent on what it is to hold.
+    """Check that the file can be written and read again, before minutes are spent on its contents.
 
     Raises
     ------
     BadInputError
-        Another ending than a spec's, a folder of this name, no folder to put it in, or none that may be written.
+        Another ending than a spec's, a folder of this name, or a parent folder that is missing or may not be written.
     """
     if path.suffix.lower() not in (".yaml", ".yml"):
         raise BadInputError(f"--out {path}: a hardware spec is a YAML file (.yaml or .yml)")

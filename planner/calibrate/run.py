@@ -1,4 +1,4 @@
-"""Run the probes on the devices at hand, in one worker process, and make figures of what they say."""
+"""Run the probes on the devices at hand, in one worker process, and make figures of their samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = {"gpu": "gpu", "cuda": "gpu", "tpu": "tpu", "cpu": "cpu"}
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured on which machine; ``where`` is the source of every figure."""
+    """The measured figures and their machine; ``where`` is the source of every figure."""
 
     base: HardwareSpec
     device: str
@@ -47,7 +47,7 @@ def calibrate(
 ) -> Calibration:
     """Measure the devices at hand as a piece of hardware; without ``hw``, the catalogue's entry of this device.
 
-    ``finished`` is told how many probes are done, of how many; ``kinds`` are those of the probes to run, None: all.
+    ``finished`` receives how many probes are done, of how many; ``kinds`` are the kinds of probes to run, None: all.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def entry_of(facts: dict[str, Any]) -> HardwareSpec:
     Raises
     ------
     BadInputError
-        There is none.
+        The catalogue has no such device.
     """
     if facts["platform"] == "cpu":
         return catalog.hardware("cpu-host")
@@ -106,7 +106,7 @@ def entry_of(facts: dict[str, Any]) -> HardwareSpec:
         spec = catalog.hardware(name)
         if spec.device.gpu is not None and is_same(facts["kind"], spec.device.gpu.description):
             return spec
-    raise BadInputError(f"no hardware of the catalogue has {facts['kind']!r}; say with --hw which it is, or give a YAML spec")
+    raise BadInputError(f"no hardware of the catalogue has {facts['kind']!r}; name it with --hw, or give a YAML spec")
 
 
 def _facts(launch: Launch, name: str) -> dict[str, Any]:

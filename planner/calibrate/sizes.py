@@ -1,4 +1,4 @@
-"""What is measured on each kind of device: shapes of a step's own operations, sized so that it takes one to three minutes."""
+"""The probes of each kind of device: shapes of a step's own operations, sized for one to three minutes in all."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Result = TypeVar("Result", Compiled, Timed)
 
 
 class ResultStore(Protocol):
-    """Where finished results are kept by key; a study is one. ``served`` holds the jobs that it answered."""
+    """A store of finished results by key; a study is one. ``served`` holds the jobs that it answered."""
 
     served: set[CompileJob]
 
@@ -42,7 +42,7 @@ def compile_jobs(
     """Compile each job's step for its hardware; stored results first, then the rest as they finish.
 
     A failed compile is a ``Compiled`` with its ``error``. ``fits`` is left open: the budget is no part of a job. Closing the
-    iterator ends the workers; what was yielded is stored.
+    iterator ends the workers; the rows that were yielded are stored.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def time_slices(
 
 
 def check_slice(hardware: HardwareSpec, toolchain: Toolchain) -> None:
-    """That one device of the hardware's kind may be here, and that the toolchain can use it.
+    """Check that this machine may have a device of the hardware's kind, and that the toolchain can use it.
 
     Raises
     ------
@@ -150,11 +150,11 @@ class Work:
 
     @property
     def task(self) -> Task:
-        """What a worker process is handed; its ``id`` is the key."""
+        """The task for a worker process; its ``id`` is the job's key."""
         return self.task_with(None)
 
     def task_with(self, executables: Path | None) -> Task:
-        """The same; a timing takes from ``executables`` what the compile of its program left there."""
+        """The same task; a timing reads the executable that the compile of its program wrote to ``executables``."""
         variables = self.target.environment
         if self.target.at_hand and self.target.platform == "cuda":
             pool = self.job.hardware.pool_ratio(self.job.strategy.mesh.communicators)

@@ -1,4 +1,4 @@
-"""Looking deeper into a toolchain: compile a small ring for each target and read what the executable really uses."""
+"""Try a toolchain: compile a small ring for each target, and read from the executable which backend it uses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SMALL = ModelSpec(name="ring", layers=2, d_model=256, d_ff=256, heads=2, kv_head
 WORKLOAD = Workload(seq_len=2048, global_batch=1)
 LIMITS = PoolLimits(jobs=2, wall_s=120)
 TARGETS = {"gpu": "dgx-h100", "tpu": "tpu-v5e-8", "cpu": "cpu-host"}
-"""A small piece of hardware for each kind; what a toolchain can do does not depend on which."""
+"""A small catalogue entry for each kind of hardware; the result does not depend on the choice."""
 
 
 def seen(toolchain: Toolchain) -> Toolchain:
-    """``toolchain`` with every "yes" tried: a target that does not compile, or a backend that no permute gets, says why not.
+    """``toolchain`` with every "yes" tried: a target that fails to compile, or a backend that no permute uses, gets its reason.
 
-    A "no" stays: what is not installed, or is known to abort, is not tried.
+    A "no" stays: a package that is not installed, or an option that is known to abort, is not tried.
     """
     jobs = [_job(hardware(TARGETS[kind]), backend) for kind, backend in _claims(toolchain)]
     if not jobs:
@@ -41,7 +41,7 @@ def seen(toolchain: Toolchain) -> Toolchain:
 
 
 def _claims(toolchain: Toolchain) -> list[tuple[str, Backend]]:
-    """(kind, backend) of everything that the look at the packages said yes to."""
+    """(kind, backend) of each pair that the installed packages support."""
     gpu: list[tuple[str, Backend]] = [("gpu", facts.name) for facts in GPU_BACKENDS.values()]
     claims: list[tuple[str, Backend]] = [*gpu, ("tpu", "ici"), ("cpu", "host")]
     return [(kind, name) for kind, name in claims if toolchain.targets[kind] is True and toolchain.backends[name] is True]

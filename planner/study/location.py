@@ -1,4 +1,4 @@
-"""Where a study lies: the URL that a user gives, read and opened, with a clear word where it cannot be."""
+"""The storage of a study: read and open the URL that a user gives, with a clear message where that fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 GRACE_S = 60
 """A job whose worker gave no heartbeat for this long is somebody else's."""
 BEAT_S = 2
-"""How often a worker says that it lives, whatever its own grace is: others have theirs."""
+"""Seconds between two heartbeats of a worker, whatever its own grace: other workers may have a shorter one."""
 LEAST_GRACE_S = 5
 """Two heartbeats may be missed."""
 LOCK_WAIT_S = 60
@@ -140,11 +140,11 @@ _MEANINGS = {
     "Permission denied": "it cannot be written; choose another folder",
     "unable to open": "it cannot be opened or made; choose another folder",
     "No such file": "its folder does not exist; make it first",
-    "disk is full": "the disk is full; what is in the study stays",
-    "No space left": "the disk is full; what is in the study stays",
-    "disk I/O": "the disk cannot be written, it may be full; what is in the study stays",
-    "File too large": "the disk cannot be written, it may be full; what is in the study stays",
-    "locked": "another process holds it; try again",
+    "disk is full": "the disk is full; the study keeps its results",
+    "No space left": "the disk is full; the study keeps its results",
+    "disk I/O": "the disk cannot be written, it may be full; the study keeps its results",
+    "File too large": "the disk cannot be written, it may be full; the study keeps its results",
+    "locked": "another process has locked it; try again",
     "could not connect": "the server cannot be reached",
     "password authentication failed": "the server refuses user or password",
     "Access denied": "the server refuses user or password",

@@ -2,8 +2,8 @@
 
 Setting the state is atomic in every storage (a row lock, or one line of a journal), so that one job has one worker. Where two
 searches post the same job in the same moment, only the older of the two trials is ever done. In a relational storage a
-worker's heartbeat stands beside its job; one that falls silent has lost it. A journal has no heartbeats: there a job that runs
-for longer than any may is taken for lost. Whoever needs a lost job posts it again, as often as its own patience goes.
+worker's heartbeat is stored with its job; a worker without heartbeats loses it. A journal has no heartbeats: there a job
+that runs for longer than any job may counts as lost. A search that needs a lost job posts it again, up to its own limit.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Queue:
         self._study, self._storage = study, study._storage
 
     def open_jobs(self) -> dict[str, str]:
-        """Keys of what is waiting or running, with the state's name."""
+        """Keys of the jobs that wait or run, with the state's name."""
         return {trial.user_attrs["key"]: trial.state.name for trial in self._trials("WAITING", "RUNNING")}
 
     def failures(self, since: int) -> dict[str, Attributes]:
-        """By key: rows of jobs that failed in a way that may pass, from trial number ``since`` on."""
+        """Rows by key of jobs that failed for a passing reason, from trial number ``since`` on."""
         found = self._trials("FAIL")
         return {t.user_attrs["key"]: t.user_attrs["failure"] for t in found if t.number >= since and "failure" in t.user_attrs}
 
     def lost(self, since: int) -> Counter[str]:
-        """By key: how often a worker died with the job, from trial number ``since`` on."""
-        told = ("result", "failure", "ended")
+        """Count by key how often a worker died with the job, from trial number ``since`` on."""
+        endings = ("result", "failure", "ended")
         found = [trial for trial in self._trials("FAIL") if trial.number >= since]
-        return Counter(t.user_attrs["key"] for t in found if not any(name in t.user_attrs for name in told))
+        return Counter(t.user_attrs["key"] for t in found if not any(name in t.user_attrs for name in endings))
 
     @property
     def length(self) -> int:
@@ -77,14 +77,14 @@ class Queue:
         return None
 
     def _oldest(self) -> dict[str, Any]:
-        """By key, the first of the trials that wait or run; its twins are never begun before it is over."""
+        """The first of the trials of each key that wait or run; a later trial of the key never begins before it is over."""
         found: dict[str, Any] = {}
         for trial in self._trials("WAITING", "RUNNING"):
             found.setdefault(trial.user_attrs["key"], trial)
         return found
 
     def finish(self, held: Held, *, value: float | None, attributes: Attributes) -> bool:
-        """Write what came of a job; False where it was no longer ours."""
+        """Write the result of a job; False where it was no longer ours."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
@@ -110,7 +110,7 @@ class Queue:
         return self.finish(held, value=None, attributes={"ended": why})
 
     def reap(self) -> None:
-        """Mark as failed what dead workers held."""
+        """Mark the jobs of dead workers as failed."""
         import optuna
         from optuna.trial import TrialState
 
@@ -125,13 +125,13 @@ class Queue:
                 self._set(trial._trial_id, TrialState.FAIL)
 
     def beat(self, trial_id: int) -> None:
-        """Say that the holder of a job lives."""
+        """Record a heartbeat for a job's holder."""
         if hasattr(self._storage, "record_heartbeat"):
             self._storage.record_heartbeat(trial_id)
 
     @property
     def beat_s(self) -> float:
-        """How often a holder says so [s]."""
+        """Seconds between two heartbeats."""
         interval = getattr(self._storage, "get_heartbeat_interval", lambda: None)()
         return float(interval or LOST_AFTER_S)
 
@@ -152,7 +152,7 @@ class Queue:
 
 @contextlib.contextmanager
 def beating(queue: Queue, held: Callable[[], list[Held]]) -> Iterator[None]:
-    """Heartbeats of what is held, from a thread, while the block runs."""
+    """Send heartbeats for the held jobs, from a thread, while the block runs."""
     over = threading.Event()
 
     def beat() -> None:

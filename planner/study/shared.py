@@ -32,7 +32,7 @@ class Shared(Store):
 
     @classmethod
     def join(cls, url: str, *, grace_s: int = GRACE_S) -> Shared | None:
-        """The study that a search made at ``url``, whatever its request; None while there is none."""
+        """The study that a search made at ``url``, whatever its request; None while no search made it."""
         url = canonical_url(url)
         storage = open_storage(url, grace_s=grace_s)
         with talking_to(url):
@@ -52,9 +52,9 @@ class Shared(Store):
         return Queue(self._study)
 
     def work_off(self, work: Sequence[Work], limits: PoolLimits) -> Generator[tuple[Work, Compiled | Timed]]:
-        """Post each job, do what nobody else does (unless ``limits.jobs`` is 0), and yield the rows as they come.
+        """Post each job, do the jobs that nobody else does (unless ``limits.jobs`` is 0), and yield the rows as they come.
 
-        Closing it withdraws what nobody has begun.
+        Closing it withdraws the jobs that nobody has begun.
         """
         pending = {one.key: one for one in work}
         queue = self.queue
@@ -74,7 +74,7 @@ class Shared(Store):
                 queue.withdraw(set(pending))
 
     def _post(self, pending: Mapping[str, Work], since: int) -> None:
-        """Post what nobody has and nobody did, the first time or again."""
+        """Post the jobs that nobody holds and nobody finished, the first time or again."""
         with talking_to(self.url):
             self.queue.reap()
             known, lost, results = self.queue.open_jobs(), self.queue.lost(since), self.results
@@ -119,7 +119,7 @@ class Crew:
         self._executables: Path | None = None
 
     def shift(self, limits: PoolLimits) -> Generator[None]:
-        """Do jobs until none waits that is ours, one a step. Leaving it early hands back what is not done."""
+        """Do one job per step until our queue is empty. Leaving it early returns the unfinished jobs to the queue."""
         if limits.jobs == 0 or self.toolchain is None:
             return
         queue, self._executables = self.store.queue, limits.executables

@@ -1,7 +1,7 @@
 """Store: finished compiles and timings of one study, by key. Each is one Optuna trial, added whole when it is finished.
 
-A killed search leaves whole trials or none: a relational storage adds a trial with its attributes in one transaction, a
-journal in one line. Queued work (Optuna's WAITING trials) is left alone here, so that workers may share the study.
+A killed search leaves no half-written trial: a relational storage adds a trial with its attributes in one transaction, a
+journal in one line. This module does not touch queued jobs (Optuna's WAITING trials), so that workers may share the study.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SHOWN = 6
 
 
 class Store:
-    """Results of one study. ``served`` holds the jobs that were answered from it, for those who count."""
+    """Results of one study. ``served`` holds the jobs that were answered from it, so that a caller can count them."""
 
     def __init__(self, url: str, study: Any) -> None:
         self.url = url
@@ -37,7 +37,7 @@ class Store:
         Raises
         ------
         BadInputError
-            A URL that is no storage, or the study belongs to another request; says in what they differ.
+            A URL that is no storage, or the study belongs to another request; the message names the differences.
         StageFailedError
             It cannot be read or written, or is damaged.
         """
@@ -52,7 +52,7 @@ class Store:
             return cls(url, study)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result stored under ``key``, by this process or another; None where there is none."""
+        """The result stored under ``key``, by this process or another; None where no process stored it."""
         if key not in self._results:
             self._refresh()
         return self._results.get(key)
@@ -63,7 +63,7 @@ class Store:
         Raises
         ------
         StageFailedError
-            It could not be written; what was there is untouched.
+            It could not be written; the earlier results are untouched.
         """
         with talking_to(self.url):
             from optuna.trial import TrialState, create_trial
@@ -99,7 +99,7 @@ class Store:
 
 
 def value_of(result: Mapping[str, Any]) -> float | None:
-    """What Optuna shows of a trial: seconds of a timing, bytes of a compile; None of a failure."""
+    """The value that Optuna shows for a trial: seconds of a timing, bytes of a compile; None for a failure."""
     if result.get("error") is not None:
         return None
     found = next((result[key] for key in ("step_s", "total_bytes") if result.get(key) is not None), None)

@@ -1,1 +1,1 @@
-"""Validate: predictions of the laws beside published measurements, table by table."""
+"""Validate: predictions of the cost model next to published measurements, table by table."""

@@ -26,8 +26,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "remat": tuple(name for name in GRID_POLICIES if not REMAT_POLICIES[name].offloaded),
     "flop_convention": ("model", "full-attention", "hardware"),
 }
-"""What may be chosen for an open field, the plainest first: which axis takes the devices that no stated axis takes; sequences
-of each microbatch of a data x fsdp rank; the batch of a rank in one microbatch or a sequence each."""
+"""The choices for an open field, the plainest first: the axis of the devices that no stated axis takes; sequences of each
+microbatch of a data x fsdp rank; the batch of a rank in one microbatch, or in microbatches of one sequence."""
 
 SEQUENCES = {"one sequence": 1, "two sequences": 2, "four sequences": 4}
 
@@ -41,12 +41,12 @@ def choices(fields: tuple[str, ...]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Case:
-    """One row under one choice: what the laws price."""
+    """One row under one choice, for the cost model to price."""
 
     setting: Setting
     strategy: Strategy
     chosen: dict[str, Any]
-    """What the row leaves open, with what it became."""
+    """The fields that the row leaves open, with their chosen values."""
 
 
 class Cases:
@@ -56,7 +56,7 @@ class Cases:
         self._settings: dict[tuple[Any, ...], Setting] = {}
 
     def case(self, facts: Facts, choice: Choice) -> Case:
-        """The row of ``facts`` where its open fields are as ``choice`` says."""
+        """The row of ``facts`` with its open fields taken from ``choice``."""
         row = facts.row
         mesh = _mesh(facts, choice)
         replicas = mesh.data * mesh.fsdp * mesh.expert

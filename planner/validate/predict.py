@@ -1,4 +1,4 @@
-"""Predictions: what the laws say of each case, in the quantities that tables state."""
+"""Predictions of the cost model for each case, in the quantities that tables state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from planner.validate.sources.table import MemoryFigure, Part, Quantity
 from planner.workloads.pricing import price_table, table_of
 
 Prediction = dict[Quantity | Literal["budget_ratio"], float | bool]
-"""By quantity; ``budget_ratio`` is what a device needs over the budget that decides ``fits``."""
+"""Values by quantity; ``budget_ratio`` is the memory that a device needs over the budget that decides ``fits``."""
 CONVENTIONS = {
     "model": "tflop_per_s_per_device",
     "full-attention": "full_attention_tflop_per_s_per_device",
@@ -30,7 +30,7 @@ CONVENTIONS = {
 
 
 def predict(cases: Sequence[Case], parts: Sequence[Part], *, memory_figure: MemoryFigure) -> list[dict[str, Prediction]]:
-    """For each case its prediction by FLOP convention (``CONVENTIONS``); equal settings are priced in one go."""
+    """Predict each case, by FLOP convention (``CONVENTIONS``); equal settings are priced together."""
     groups: dict[tuple[int, Part], list[int]] = defaultdict(list)
     for index, (case, part) in enumerate(zip(cases, parts, strict=True)):
         groups[(id(case.setting), part)].append(index)
@@ -84,7 +84,7 @@ def _steps(setting: Setting, table: StrategyTable, *, memory_figure: MemoryFigur
 
 
 def _memory(setting: Setting, priced: EstimateTable, *, figure: MemoryFigure) -> Floats:
-    """What a source calls its peak: the executable's need, then with workspaces, then with communicators and context."""
+    """The peak in a source's sense: the executable's need, then with workspaces, then with communicators and context."""
     if figure == "device":
         hardware = setting.hardware
         return priced.total_bytes + priced.allowance_bytes + hardware.device.hbm_bytes.value - hardware.usable_bytes

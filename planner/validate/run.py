@@ -1,4 +1,4 @@
-"""Validate a table: read each row, choose what its source leaves open, price, hold against what was measured."""
+"""Validate a table: read each row, choose values for open fields, price it, and compare it with its measurement."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MOST_VALUES, FEWEST_VALUES = 31, 3
 
 
 def validate(table: PublishedTable, folder: Path) -> TableResult:
-    """Predictions of one table beside its measurements.
+    """Predictions of one table with the errors against its measurements.
 
     Parameters
     ----------
     table
-        What its source says.
+        The rows of a source.
     folder
-        Where the table's file lies; paths in it are relative to this.
+        The folder of the table's file; paths in it are relative to this.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a compiled executable does: its collectives with their calls a step, its attention kernels. Needs no jax."""
+"""Facts of a compiled executable: its collectives, their calls per step, its attention kernels. Needs no jax."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RANKED_WITH_CHANNEL = {"all-gather", "all-reduce", "reduce-scatter"}
 
 
 class HloFacts(Frozen):
-    """What the text says. ``warnings`` name what could not be read."""
+    """Facts read from an executable's text. ``warnings`` name the parts that could not be read."""
 
     collectives: tuple[CollectiveUse, ...]
     kernels: tuple[str, ...]
@@ -35,8 +35,9 @@ class HloFacts(Frozen):
 def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
     """Collectives a step and attention kernels of ``compiled.as_text()``.
 
-    Calls are counted through nested loops' trip counts. Of a conditional the branch with most calls of each collective
-    counts: that is what the slowest device does. A collective that XLA combined from several stands once, with their bytes.
+    Calls are multiplied by the trip counts of nested loops. In a conditional, the branch with the most calls of each
+    collective counts, since the slowest device takes it. A collective that XLA combined from several counts once, with
+    the bytes of all of them.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
     mesh
         The mesh's axes in the order of its devices.
     kind
-        What it is compiled for; names the backend where the text does not.
+        The kind of device that it is compiled for; names the backend where the text does not.
 
     Raises
     ------
@@ -158,7 +159,7 @@ def _callees(instruction: Instruction) -> tuple[str, ...]:
 
 
 def _continues(module: Module, fusion: Instruction) -> bool:
-    """Whether a TPU fusion only goes on with, or ends, a collective that an ``async-collective-start`` fusion began.
+    """Whether a TPU fusion only continues or ends a collective that an ``async-collective-start`` fusion began.
 
     libtpu repeats the collective in each fusion that overlaps with it, all of one chain; only the first is a call.
     """

@@ -1,4 +1,4 @@
-"""From the devices that a collective joins to the mesh axes that it runs over."""
+"""Map the device groups of a collective to the mesh axes that it runs over."""
 
 from __future__ import annotations
 

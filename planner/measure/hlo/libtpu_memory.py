@@ -1,8 +1,9 @@
 """Temporaries of a TPU executable, from libtpu's buffer assignment.
 
-``memory_analysis()`` adds what fragmentation wastes to temporaries that hold it already (jax 0.10.1, libtpu 0.0.41): of a
-program whose temporaries take 1.94 GiB by libtpu's own account, 0.50 of it fragmentation, it says 2.44. What decides whether
-a program fits is the former: ``Used 15.91G of 15.75G hbm`` is its sum with arguments and outputs.
+``memory_analysis()`` counts fragmentation twice (jax 0.10.1, libtpu 0.0.41).
+Example: libtpu's own buffer assignment gives 1.94 GiB of temporaries, 0.50 GiB of it fragmentation; ``memory_analysis()``
+returns 2.44 GiB. The smaller figure decides whether a program fits: ``Used 15.91G of 15.75G hbm`` is its sum with arguments
+and outputs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from pathlib import Path
 
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), preallocated-temp", re.MULTILINE)
-"""One in HBM: those in other memories name their color between size and kind."""
+"""A temporary in HBM; a temporary in another memory has its color between size and kind."""
 _ASSIGNMENTS = "*after_optimizations-buffer-assignment.txt"
 
 

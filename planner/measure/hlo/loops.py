@@ -33,7 +33,7 @@ class _Scope:
         return self.place.instructions.get(self.place.root or "")
 
     def scalar(self, name: str) -> _Scalar | None:
-        """The scalar called ``name``; None where it is none that can be told."""
+        """The scalar called ``name``; None where it cannot be resolved."""
         instruction = self.place.instructions.get(name)
         if instruction is None:
             return None
@@ -111,7 +111,7 @@ class _Loop:
         return _Scope(self.caller.module, place) if place else None
 
     def test(self) -> _Test | None:
-        """What the condition compares."""
+        """The comparison of the loop's condition."""
         scope = self.scope("condition")
         if scope and scope.root and scope.root.opcode == "fusion":
             scope = scope.inside(scope.root)
@@ -137,7 +137,7 @@ class _Loop:
         return value.base + value.shift if value is not None and value.kind == "constant" else None
 
     def step(self, counter: _Scalar) -> int | None:
-        """By how much the body moves the counter; None where it does not, or not by a constant."""
+        """The increment of the counter per iteration; None where it is not a constant."""
         body = self.scope("body")
         root = body.root if body else None
         if body is None or root is None or root.opcode != "tuple" or counter.base >= len(root.operands):
@@ -148,7 +148,7 @@ class _Loop:
 
 
 def trip_count(module: Module, *, caller: Computation, loop: Instruction) -> int | None:
-    """How often ``loop``, a while instruction of ``caller``, runs its body; None where the text does not tell."""
+    """How often ``loop``, a while instruction of ``caller``, runs its body; None where the text does not show it."""
     known = _TRIPS.search(loop.attributes)
     if known:
         return int(known[1])

@@ -1,4 +1,4 @@
-"""What an executable's schedule does with its collectives: how many run beside compute, how many stand for several."""
+"""Facts of an executable's schedule: how many collectives overlap with compute, and how many are combined ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_schedule(module: Module) -> Schedule:
 
 
 def _pairs(place: Computation) -> Iterator[Sequence[Instruction]]:
-    """What stands between the start and the done of each asynchronous collective of a computation."""
+    """Yield the instructions between the start and the done of each asynchronous collective of a computation."""
     order = list(place.instructions.values())
     for index, start in enumerate(order):
         done = _done_of(start, order[index + 1 :])

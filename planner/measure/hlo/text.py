@@ -44,7 +44,7 @@ class Instruction:
     opcode: str
     operands: tuple[str, ...]
     literal: str
-    """What stands between the parentheses, as written (a constant's value, a parameter's number)."""
+    """The text between the parentheses, as written (a constant's value, a parameter's number)."""
     attributes: str
 
     def attribute(self, key: str) -> str | None:

@@ -1,1 +1,1 @@
-"""What can be compiled for: toolchains, targets, backends and compiler options."""
+"""Compilation targets: toolchains, targets, backends and compiler options."""

@@ -14,7 +14,7 @@ LOOK_S = 10.0
 
 
 def devices_at_hand(hardware: HardwareSpec) -> int:
-    """Devices of the hardware's kind in this machine: for a CPU as many as are asked for, of a TPU none is looked for."""
+    """Devices of the hardware's kind in this machine: for a CPU the requested number, for a TPU 0 (never looked for)."""
     if hardware.kind == "cpu":
         return hardware.devices
     if hardware.kind != "gpu" or hardware.device.gpu is None:
@@ -34,7 +34,7 @@ def is_same(name: str, description: str) -> bool:
 
 @lru_cache(maxsize=1)
 def gpu_names() -> tuple[str, ...]:
-    """Names of the GPUs that this process may use, as the driver lists them; none where there is no driver."""
+    """Names of the GPUs that this process may use, as the driver lists them; empty without a driver."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return ()

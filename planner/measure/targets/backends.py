@@ -1,7 +1,7 @@
 """Which collective backend is real under which jax, and the options that switch it on.
 
 The table was tried version by version: a deviceless compile of a ring for an H100 or GB200, and the backend of each
-collective read from the executable's text. A flag alone proves nothing: jax 0.10.2 accepts NVSHMEM's and ignores it.
+collective read from the executable's text. An accepted flag proves nothing: jax 0.10.2 accepts NVSHMEM's and ignores it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from planner.measure.targets.compile_option import Option, Verdict, Version, act
 from planner.measure.targets.schedulers import scheduler_options
 
 FIRST_GPU_TARGET: Version = (0, 9, 2)
-"""The first jax of those tried whose CUDA plugin compiles without a device; 0.8.2 and before say "topology not implemented"."""
+"""The first tried jax whose CUDA plugin compiles without a device; 0.8.2 and older fail with "topology not implemented"."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class GpuBackend:
     name: Backend
     options: tuple[Option, ...]
     needs: str
-    """What it needs at run time, which no compile can show."""
+    """Its conditions at run time, which no compile can show."""
     gone: str = ""
-    """What a newer jax does with the option."""
+    """The effect of the option under a newer jax."""
 
 
 _SYMMETRIC = "COLLECTIVES_SYMMETRIC_MEMORY"
@@ -35,7 +35,7 @@ GPU_BACKENDS: dict[str, GpuBackend] = {
     "nvshmem": GpuBackend(
         "nvshmem",
         (Option("xla_gpu_experimental_enable_nvshmem", True, "true", (0, 9, 2), (0, 10, 1)),),
-        "one device a process, or all participants in one NVLink domain or process",
+        "one device per process, or all participants in one NVLink domain or process",
         "0.10.2 accepts the flag and ignores it, 0.11 and newer abort on it",
     ),
     "symmetric": GpuBackend(
@@ -75,7 +75,7 @@ def _active(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[Op
 
 
 def compiler_options(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str | bool]:
-    """Options for ``lowered.compile(compiler_options=...)``, proto names; none that this jax does not know."""
+    """Options for ``lowered.compile(compiler_options=...)``, proto names; an option that this jax does not know is left out."""
     return {option.name: option.proto for option in _active(strategy, hardware, jax=jax)}
 
 
@@ -85,7 +85,7 @@ def xla_flags(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[
 
 
 def environment(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> dict[str, str]:
-    """What a job of this strategy sets: its flags and, on GPUs, the pool's share of device memory.
+    """The variables that a job of this strategy sets: its flags and, on GPUs, the pool's share of device memory.
 
     libtpu reads its own flags from LIBTPU_INIT_ARGS; in XLA_FLAGS they would abort the process.
     """
@@ -105,5 +105,5 @@ def flags_variable(hardware: HardwareSpec) -> str:
 
 
 def devices_per_process(strategy: Strategy, hardware: HardwareSpec) -> int:
-    """NVSHMEM wants one device a process; everything else runs one process a host."""
+    """Devices per process: 1 with NVSHMEM; otherwise those of a host, one process per host."""
     return 1 if strategy.backend == "nvshmem" else min(hardware.node_size, strategy.devices)

@@ -29,7 +29,7 @@ class Option:
 
     @property
     def word(self) -> str:
-        """As a word of XLA_FLAGS or LIBTPU_INIT_ARGS."""
+        """The option as a word of XLA_FLAGS or LIBTPU_INIT_ARGS."""
         return f"--{self.name}={self.flag}"
 
 
@@ -49,6 +49,6 @@ def dotted(version: Version) -> str:
 
 
 def active(options: Iterable[Option], jax_version: str) -> tuple[Option, ...]:
-    """Those of ``options`` that this jax knows."""
+    """Options that this jax knows."""
     version = version_of(jax_version)
     return tuple(option for option in options if option.known_to(version))

@@ -47,7 +47,7 @@ def _devices(target: Target) -> list[Any]:
 
 
 def _on_torus(shape: tuple[int, ...], devices: list[Any]) -> Any:
-    """The grid that ``create_device_mesh`` finds; the devices' own order where it finds none or there are several slices."""
+    """The grid that ``create_device_mesh`` finds; the devices' own order where it fails or there are several slices."""
     import numpy as np
     from jax.experimental import mesh_utils
 

@@ -19,7 +19,7 @@ _ASK: dict[Variable, str] = {
     "XLA_FLAGS": "import jax; jax.devices('cpu')",
     "LIBTPU_INIT_ARGS": "from jax.experimental import topologies; topologies.get_topology_desc('v5e:2x2', 'tpu')",
 }
-"""What makes each parser read its variable, without a device."""
+"""Code that makes each parser read its variable, without a device."""
 _UNKNOWN: dict[Variable, re.Pattern[str]] = {
     "XLA_FLAGS": re.compile(r"Unknown flags? in XLA_FLAGS: (.*)"),
     "LIBTPU_INIT_ARGS": re.compile(r"Unknown command line flag '(.*?)'"),
@@ -39,7 +39,7 @@ GONE: Mapping[str, str] = MappingProxyType(
         },
     }
 )
-"""What became of flags that guides of 2023 and 2024 still name, where XLA does not know them any more."""
+"""The successors of flags that guides of 2023 and 2024 still name and that XLA no longer knows."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FlagParser:
     python: str
 
     def verdicts(self, variable: Variable, words: tuple[str, ...]) -> dict[str, Verdict]:
-        """By flag, True or why a process that has it in this variable ends before it starts."""
+        """Return for each flag True, or why a process with it in this variable ends before it starts."""
         asked = tuple(word for word in words if word.startswith("--"))
         ended, said = self._said(variable, asked) if asked else (False, "")
         unknown = _names(said, variable)
@@ -62,7 +62,7 @@ class FlagParser:
         return {word: why.get(_name(word), True) if word in asked else file for word in words}
 
     def _unknown(self, variable: Variable, names: set[str], *, near: Mapping[str, str]) -> dict[str, str]:
-        """Of unknown flags: that they are the other variable's, what became of them, or the nearest."""
+        """Return a hint for each unknown flag: the other variable knows it, it was replaced, or the nearest known flag."""
         other: Variable = "LIBTPU_INIT_ARGS" if variable == "XLA_FLAGS" else "XLA_FLAGS"
         marked = (_NO_SUCH, *sorted(names))  # where no other parser is installed, none refuses the first of these
         nowhere = _names(self._said(other, tuple(f"--{name}" for name in marked))[1], other)
@@ -72,7 +72,7 @@ class FlagParser:
         return {name: f"unknown, and ends the process; {way}" for name, way in ways.items()}
 
     def _said(self, variable: Variable, words: tuple[str, ...]) -> tuple[bool, str]:
-        """Whether the process ends, and what its parser says."""
+        """Whether the process ends, and the parser's output."""
         variables = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         environment = clean_environment(tuple((variables | {variable: " ".join(words)}).items()))
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What this machine is, as far as a timing on its own processor depends on it."""
+"""The facts of this machine that a timing on its own processor depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of what a Python has installed; as a script it prints them as JSON, under any Python from 3.9 on."""
+"""Versions of the packages that a Python has; as a script it prints them as JSON, under any Python from 3.9 on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DISTRIBUTIONS = {
 
 
 def installed() -> dict[str, str]:
-    """Versions by our own short names; what is absent is left out. ``python`` and ``ptxas`` (a path) too."""
+    """Versions by our own short names, without absent packages; ``python`` and ``ptxas`` (a path) too."""
     found = {"python": platform.python_version()}
     for key, name in DISTRIBUTIONS.items():
         try:

@@ -16,7 +16,7 @@ from lcplan.strategy import Strategy
 
 @dataclass(frozen=True)
 class StepSpec:
-    """As the real step's: what to build. The kernel is ignored, there is no attention here."""
+    """The inputs of the program, with the real step's fields. The kernel is ignored: there is no attention here."""
 
     model: ModelSpec
     workload: Workload
@@ -25,14 +25,14 @@ class StepSpec:
 
 
 class Metrics(NamedTuple):
-    """Of the step just done."""
+    """Metrics of the latest step."""
 
     loss: Any
 
 
 @dataclass(frozen=True)
 class Step:
-    """As the real step's: a jitted function and what it takes."""
+    """A jitted function and its inputs, with the real step's fields."""
 
     jitted: Any
     spec: StepSpec

@@ -1,8 +1,8 @@
-"""Scheduler presets: what each sets, by the flag's true name under each jax.
+"""Scheduler presets: the options that each sets, by the flag's true name under each jax.
 
 A preset holds for a kind of hardware as far as it has options there. Names and versions were tried: a deviceless compile with
 ``compiler_options`` under jax 0.10.1, which refuses a name that it does not know ("No such compile option"); the flag tables of
-jaxlib 0.7.2 to 0.12.0 for the others (``DebugOptions``). A compile checks every name anew, so a table that is wrong shows.
+jaxlib 0.7.2 to 0.12.0 for the others (``DebugOptions``). Each compile checks every name again, so it finds a wrong table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIRST = (0, 9, 2)
 """The first jax that compiles deviceless; older ones are not asked."""
 COMBINE_BYTES = {"combined-64mib": 2**26, "combined": 2**28, "combined-1gib": 2**30}
 """Twice, eight and 34 times XLA's default for GPU of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0). On TPU they bound
-all-reduces alone: no threshold that libtpu (of jax 0.10.1) takes was seen to combine a step's gathers or scatters."""
+only all-reduces: no threshold that libtpu (of jax 0.10.1) takes was seen to combine a step's gathers or scatters."""
 
 
 def _switch(name: str, on: bool, *, last: tuple[int, ...] | None = None) -> Option:
@@ -71,7 +71,7 @@ assert tuple(PRESETS) == SCHEDULERS
 
 
 def scheduler_options(scheduler: Scheduler, kind: Kind, *, jax: str) -> tuple[Option, ...]:
-    """What the preset sets under this jax; none where the kind has no such flags."""
+    """Options of the preset under this jax; empty where the kind has no such flags."""
     return active(PRESETS[scheduler].get(kind, ()), jax)
 
 

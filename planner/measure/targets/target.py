@@ -18,7 +18,7 @@ MAX_THREADS_PER_BLOCK = 1024
 THREADS_PER_WARP = 32
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 DEFAULT_CUDNN: tuple[int, int, int] = (9, 8, 0)
-"""Stands in the target where the toolchain has no cuDNN; then no kernel of it is compiled."""
+"""A placeholder for a toolchain without cuDNN, where no cuDNN kernel is compiled."""
 CUDA_RUNTIME = {"cuda12": (12, 9, 0), "cuda13": (13, 0, 0)}
 
 
@@ -64,7 +64,7 @@ def one_device(target: Target) -> Target:
 
 
 def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
-    """Whether the hardware's own compiler can be used: True, or why host devices stand in."""
+    """Whether the hardware's own compiler can be used: True, or why host devices replace it."""
     verdict = toolchain.targets.get(hardware.kind, "not known to this toolchain")
     if verdict is not True:
         return verdict
@@ -78,8 +78,8 @@ def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
 def target_for(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
     """The target of one strategy: as many of the hardware's devices as its mesh takes.
 
-    Where the hardware's compiler cannot be used, host devices stand in (rung ``compiled:host``) and ``note`` says why. For a
-    CPU the host compiler is the target's own.
+    Where the hardware's compiler cannot be used, host devices replace it (evidence ``compiled:host``) and ``note`` is the
+    reason. For a CPU the host compiler is the target's own.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A toolchain: one Python with one jax and its plugins; what it can compile for, and which backends it really has."""
+"""A toolchain: one Python with one jax and its plugins, the targets that it compiles for and its real backends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from planner.measure.targets.installed import installed
 
 PROBE_S = 30.0
 NEEDED = ("jax", "jaxlib", "flax", "optax", "pydantic", "pyyaml", "jaxtyping", "numpy")
-"""What a worker imports."""
+"""Packages that a worker imports."""
 FIRST_PYTHON = (3, 11)
 GPU_WAY_OUT = 'pip install "lcplan[gpu]"'
 TPU_WAY_OUT = 'pip install "lcplan[tpu]"'
 
 
 class Toolchain(Frozen):
-    """What ``probe`` found. ``targets`` are named by kind of hardware, ``backends`` by name; True or why not."""
+    """The result of ``probe``. ``targets`` are keyed by kind of hardware, ``backends`` by name; True or the reason against."""
 
     python: str
     jax: str | None
@@ -60,7 +60,7 @@ def probe(python: str | Path | None = None) -> Toolchain:
 
 
 def _resolved(python: str) -> str:
-    """Absolute, symlinks kept: a venv's python is a link whose place says which venv."""
+    """The absolute path, symlinks kept: a venv's python is a link, and the venv is found by the link's folder."""
     folder = Path(python)
     for candidate in (folder / "bin" / "python", folder) if folder.is_dir() else (folder,):
         found = shutil.which(str(candidate))

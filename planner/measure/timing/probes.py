@@ -1,4 +1,4 @@
-"""Probes: what ``lcplan calibrate`` times on the devices at hand, inside a worker. All devices work at once, as in a step."""
+"""Probes that ``lcplan calibrate`` times inside a worker, on the devices at hand. All devices work at once, as in a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 1.5
 
 
 def run(probe: Mapping[str, Any]) -> dict[str, Any]:
-    """One probe by its ``kind``, with its other values as sizes: ``samples`` [s a call], or the facts of the devices."""
+    """Run the probe of a ``kind``, with its other values as sizes: ``samples`` [s per call], or the facts of the devices."""
     arguments = {key: value for key, value in probe.items() if key != "kind"}
     return _KINDS[probe["kind"]](**arguments)
 
@@ -41,7 +41,7 @@ def _copy(size_bytes: int) -> dict[str, Any]:
 
 
 def _host(size_bytes: int) -> dict[str, Any]:
-    """From the host's pinned memory, where what is offloaded waits, to each device."""
+    """Time a copy from the host's pinned memory, where offloaded arrays are kept, to each device."""
     import jax
     import numpy as np
     from jax.sharding import NamedSharding
@@ -56,7 +56,7 @@ def _host(size_bytes: int) -> dict[str, Any]:
 def _attention(
     tokens: int, heads: tuple[int, int, int], *, dtype: str, kernel: str, block: int, backward: bool
 ) -> dict[str, Any]:
-    """One whole (unmasked) chunk a device: what a ring's later steps run. Heads: of queries, of keys, features of one."""
+    """Time one whole (unmasked) chunk per device, as in a ring's later steps. Heads: of queries, of keys, features of one."""
     from strategies.kernels import chunk_kernel
     from strategies.kernels.interface import Attended
 
@@ -131,7 +131,7 @@ def _each(function: Callable[..., Any], *, members: int = 1) -> Any:
 
 
 def _timed(call: Callable[..., Any], *operands: Any) -> dict[str, Any]:
-    """Seconds a call, several times over; the first call, which compiles, and the second do not count."""
+    """Seconds per call, several samples; the first call, which compiles, and the second do not count."""
     import jax
 
     jax.block_until_ready(call(*operands))

@@ -16,12 +16,12 @@ from planner.measure.workers.gang import agreed
 class Sampling:
     """When a series of whole steps is long enough.
 
-    Steps that repeat within ``spread_ratio`` say all there is to say after ``least``; ``enough_s`` ends a series that does not
-    settle, and ``most_s`` one whose steps are so long that even ``least`` of them would hold up everybody else.
+    A series ends after ``least`` steps where they repeat within ``spread_ratio``. ``enough_s`` ends a series that does not
+    settle, and ``most_s`` a series whose steps are so long that even ``least`` of them would delay every other job.
     """
 
     warmup: int = 1
-    """The first step fills caches and pools; what the second still fills cannot move the median of three."""
+    """The first step fills caches and pools; a slow second step cannot move the median of three."""
     least: int = 3
     most: int = 20
     spread_ratio: float = 0.01
@@ -48,7 +48,7 @@ def spread(samples: Sequence[float]) -> float:
 def time_step(step: Any, sampling: Sampling = SAMPLING, *, options: Mapping[str, str | bool] | None = None) -> dict[str, Any]:
     """Warm up, then sample whole steps, each waited for; the median counts. ``options`` are the compiler's.
 
-    Where several processes run the step together, the first one's clock says when it is enough.
+    Where several processes run the step together, the first one's clock ends the series.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def peak_bytes(devices: Sequence[Any]) -> int | None:
 
 
 def _device() -> str:
-    """What was timed: count and kind of the devices, and for host devices the processor that they share."""
+    """The timed devices: count and kind, and for host devices the processor that they share."""
     import jax
 
     devices = jax.devices()

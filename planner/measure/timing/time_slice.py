@@ -12,7 +12,7 @@ from planner.measure.timing.time_full import time_step
 from planner.measure.workers.job import WorkerJob
 
 DEPTHS = (2, 4)
-"""Layers that are timed. What lies outside the layers is in both, so the difference is two layers'."""
+"""Numbers of layers that are timed. The rest of the step is in both, so the difference is the time of two layers."""
 DEEPEST = 20
 """Layers of the deeper of two that are timed, at most, where a share of them offloads."""
 
@@ -44,7 +44,7 @@ def time_slice(job: WorkerJob) -> dict[str, Any]:
 
 
 def depths_of(strategy: Strategy) -> tuple[int, ...]:
-    """Two depths of which the share that offloads is whole; none where that takes too many layers."""
+    """Two depths of which the share that offloads is whole; empty where that takes too many layers."""
     whole = OFFLOAD_PERCENT // gcd(OFFLOAD_PERCENT, strategy.offload_percent)
     least = lcm(DEPTHS[0], whole)
     return tuple(least * depth // DEPTHS[0] for depth in DEPTHS) if 2 * least <= DEEPEST else ()

@@ -1,1 +1,1 @@
-"""Worker processes: jobs in, results out, and what happens when a worker dies."""
+"""Worker processes: jobs in, results out, and the handling of a worker's death."""

@@ -1,7 +1,7 @@
 """First file of a worker process: run by path under any toolchain's Python, ``boot.py PARENT_PID NAME=FOLDER...``.
 
 It makes lcplan's packages importable from where lcplan is installed (and nothing else of that place: the toolchain's own jax
-must win), keeps the real stdout for results alone, and ends the process when its parent dies.
+must win), keeps the real stdout for results only, and ends the process when its parent dies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Executables: what a compile for the devices at hand leaves for the timing of the same program.
+"""Executables that a compile for the devices at hand keeps for the timing of the same program.
 
-jax's own persistent cache keeps them, in a folder of each program: a compile empties it first, for what is read back from
-there has lost part of its text. Whatever is wrong with a folder (a full disk, half of a file), jax then compiles as if there
-were none.
+jax's own persistent cache keeps them, in a folder of each program. A compile empties the folder first, since an executable
+that is read back has lost part of its text. Where a folder is damaged (a full disk, half of a file), jax compiles as if
+there were no cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @contextmanager
 def kept_in(folder: str | None, *, anew: bool) -> Iterator[None]:
-    """What compiles inside leaves its executable in ``folder`` or, unless ``anew``, is read from there; None: neither."""
+    """Keep the executables of compiles inside in ``folder``, and read them from it unless ``anew``; None: neither."""
     if folder is None:
         yield
         return

@@ -1,7 +1,7 @@
 """A gang: several processes that run one program together, each with its own devices, under ``jax.distributed``.
 
-The first process takes jobs from its parent and tells the others; all of them build and run the same step, and the first one
-answers. Where nobody names an address, jax finds Slurm's or Open MPI's by itself.
+The first process takes jobs from its parent and passes them to the others. All of them build and run the same step, and the
+first one answers. Where nobody names an address, jax finds Slurm's or Open MPI's by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lcplan.formats.frozen import Frozen
 
 VARIABLE = "LCPLAN_GANG"
 RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-"""Where a launcher says which process this is: Slurm's srun, Open MPI's mpirun."""
+"""Variables with the rank of this process: of Slurm's srun, of Open MPI's mpirun."""
 SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 HEARTBEAT_S = 30
 """The others end this long after one of them died."""
@@ -36,7 +36,7 @@ class Gang(Frozen):
 
     @property
     def devices(self) -> int:
-        """Of all processes together."""
+        """Devices of all processes together."""
         return self.processes * self.devices_per_process
 
     @property
@@ -54,7 +54,7 @@ def launched(environment: Mapping[str, str]) -> tuple[int, int]:
     Raises
     ------
     BadInputError
-        Neither started it, or it is alone.
+        No launcher started it, or it is the only process.
     """
     for rank, size in zip(RANKS, SIZES, strict=True):
         told = [environment.get(size, ""), environment.get(rank, "")]
@@ -67,7 +67,7 @@ def launched(environment: Mapping[str, str]) -> tuple[int, int]:
 
 
 def here() -> Gang | None:
-    """The gang of this worker process; None where it works alone."""
+    """The gang of this worker process; None where it has no other members."""
     text = os.environ.get(VARIABLE)
     return Gang.model_validate_json(text) if text else None
 
@@ -88,7 +88,7 @@ def join(gang: Gang) -> None:
 
 
 def together(requests: Iterable[str], answer: Callable[[str], None]) -> None:
-    """Answer each request with all processes at once; ``requests`` are read by the first process alone."""
+    """Answer each request with all processes at once; only the first process reads ``requests``."""
     import jax
 
     if jax.process_index() == 0:

@@ -1,4 +1,4 @@
-"""What a worker is asked to do: one strategy's step, compiled or timed."""
+"""The job of a worker: compile or time one strategy's step."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Purpose = Literal["compile", "time", "slice"]
 
 
 class Program(Frozen):
-    """A module with ``StepSpec`` and ``build_step``, and the packages whose source decides what it compiles to."""
+    """A module with ``StepSpec`` and ``build_step``, and the packages whose source decides its executable."""
 
     module: str = "strategies.train.step"
     packages: tuple[str, ...] = ("lcplan", "planner", "strategies")
 
     @property
     def folders(self) -> dict[str, str]:
-        """Where the packages lie."""
+        """The folder of each package."""
         return {name: _folder(name) for name in self.packages}
 
     @property
@@ -53,7 +53,7 @@ class CompileJob(Frozen):
     program: Program = STEP
 
     def __hash__(self) -> int:
-        """By what tells jobs of one search apart; specs hold dicts, which have no hash."""
+        """Hash the fields that differ between jobs of one search; specs hold dicts, which have no hash."""
         return hash((self.model.name, self.hardware.name, self.workload, self.strategy))
 
 
@@ -100,13 +100,13 @@ def job_key(job: CompileJob, resolved: WorkerJob, *, toolchain: Toolchain) -> st
 def _folder(package: str) -> str:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"package {package!r} is not installed beside lcplan")
+        raise ModuleNotFoundError(f"package {package!r} is not installed in lcplan's Python")
     return next(iter(spec.submodule_search_locations))
 
 
 @lru_cache(maxsize=8)
 def _source_hash(packages: tuple[str, ...]) -> str:
-    """Of planner only the measuring part counts; the rest of it decides no result."""
+    """Hash the packages' source; of planner only the measuring part, since the rest of it decides no result."""
     digest = hashlib.sha256()
     for package in packages:
         root = Path(_folder(package)) / ("measure" if package == "planner" else "")

@@ -19,13 +19,13 @@ TICK_S = 0.1
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """Workers at a time, seconds a job, resident bytes a worker (None: an even share of nine tenths of what is free)."""
+    """Workers at a time, seconds per job, resident bytes per worker (None: an even share of nine tenths of free memory)."""
 
     jobs: int = 1
     wall_s: float = 600.0
     memory_bytes: int | None = None
     executables: Path | None = None
-    """Where compiles for the devices at hand leave executables for the timings that follow; None: each compiles its own."""
+    """The folder where compiles for the devices at hand keep executables for later timings; None: each timing compiles."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A task's result, or its failure, and what was on stderr meanwhile."""
+    """A task's result or its failure, and the worker's stderr meanwhile."""
 
     task: Task
     result: dict[str, Any] | None
@@ -55,7 +55,7 @@ def run_tasks(tasks: Iterable[Task], limits: PoolLimits) -> Generator[Outcome]:
 
 
 def pull_tasks(take: Callable[[], Task | None], limits: PoolLimits) -> Generator[Outcome]:
-    """The same from a source that is asked whenever a worker is free; over when it has none and every worker is done."""
+    """Run tasks of a source that is asked whenever a worker is free; end when it is empty and every worker is done."""
     pool = _Pool(limits)
     try:
         yield from pool.run(take)

@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: send a job, read what comes, notice death, kill the whole group."""
+"""A worker process, seen from its parent: send a job, read the output, notice death, kill the whole group."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class WorkerProcess:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def drain(self) -> list[dict[str, Any]]:
-        """Read what is there; the answers among it. Other lines on stdout are noise, kept for the message."""
+        """Read the available output and return its answers. Other lines on stdout are noise, kept for the message."""
         out, err = self.descriptors
         self._stdout += _read(out)
         self.stderr = (self.stderr + _read(err))[-STDERR_KEPT:]
@@ -111,7 +111,7 @@ class WorkerProcess:
         return time.monotonic() - (self.sent_at or time.monotonic())
 
     def resident_bytes(self) -> int:
-        """Resident memory of the process [bytes]; 0 where the system does not tell."""
+        """Resident memory of the process [bytes]; 0 where the system does not report it."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What a worker's stderr says: warnings worth keeping, last words of a dead process; the rest is noise."""
+"""Useful lines of a worker's stderr: warnings worth keeping, last words of a dead process; the rest is noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMAT = re.compile(r"[Ii]nvoluntary full rematerialization")
 
 
 def warnings_in(stderr: str) -> tuple[str, ...]:
-    """Warnings that say something about the program: SPMD had to replicate a tensor in full."""
+    """Warnings about the program: SPMD had to replicate a tensor in full."""
     count = sum(1 for line in stderr.splitlines() if _REMAT.search(line))
     if not count:
         return ()

@@ -1,7 +1,6 @@
 """The worker: takes jobs as JSON lines on stdin, answers one JSON line each on its private stdout.
 
-Imports jax, and the program, on the first job. What only a dead process can tell (an abort, a kill) the pool reads from
-outside.
+Imports jax, and the program, on the first job. The pool notices from outside when the process dies (an abort, a kill).
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ def _answer(line: str) -> dict[str, Any]:
 
 
 def kind_of(error: BaseException, request: Mapping[str, Any]) -> FailureKind:
-    """Whether the job or this machine is to blame: who else is on a device decides what is left of its memory for a timing."""
+    """Whether the job or this machine is to blame: other processes on a device decide how much of its memory a timing gets."""
     timed = request.get("job", {}).get("purpose") in ("time", "slice")
     full = timed and "RESOURCE_EXHAUSTED" in str(error)
     return "environment" if full or isinstance(error, (ImportError, MemoryError, OSError)) else "error"
 
 
 def words_of(error: BaseException) -> str:
-    """An exception as one short text: its type where that says something, its first lines."""
+    """An exception as one short text: its type where that is informative, its first lines."""
     text = " ".join(str(error).split("\n\n")[0].split())
     kind = type(error).__name__
     shown = text if text and kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}" if text else kind
@@ -109,7 +108,7 @@ def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
 
 
 def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
-    """The executable; and its temporaries in bytes, where ``memory_analysis()`` does not say them right."""
+    """The executable; and its temporaries in bytes, where ``memory_analysis()`` has them wrong."""
     options = dict(target.compiler_options)
     if target.platform != "tpu":
         return lowered.compile(compiler_options=options or None), None
@@ -119,7 +118,7 @@ def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
 
 
 def _memory(compiled: Any, exact_temp: int | None) -> dict[str, int]:
-    """``memory_analysis()`` of one device [bytes], but for temporaries that are known better."""
+    """``memory_analysis()`` of one device [bytes], with ``exact_temp`` in place of its temporaries where given."""
     stats = compiled.memory_analysis()
     argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
     said = int(stats.temp_size_in_bytes)

@@ -1,8 +1,8 @@
-"""Contradictions: runs said to be out of memory beside one of the same source that needed at least as much and ran.
+"""Contradictions: runs out of memory according to a source in which a run that needed at least as much did run.
 
-No law in which memory grows with what decides it is right about both, so that such a verdict is counted apart. It is found by
-what the rows state, whatever the laws say of them: the same model, device, trainer, scheme and tensor; as many tokens a device
-or more; state over as many devices or fewer; and everything kept that the other run keeps.
+No cost model in which memory grows with its causes can be right about both, so such a verdict is counted separately. A
+contradiction is found from the rows, whatever their predictions: the same model, device, trainer, scheme and tensor; as many
+tokens per device or more; state over as many devices or fewer; and everything kept that the other run keeps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.validate.sources.facts import Facts
 
 @dataclass(frozen=True)
 class _Need:
-    """What decides a row's memory on each device."""
+    """The causes of a row's memory on each device."""
 
     same: tuple[object, ...]
     tokens: float
@@ -32,7 +32,7 @@ class _Need:
 
 
 def contradictions(facts: Sequence[Facts], cases: Sequence[Case]) -> dict[str, str]:
-    """For each row that ran out of memory, the first row that needed at least as much and ran, where there is one."""
+    """Map each row that ran out of memory to the first row that needed at least as much and ran, where there is one."""
     needs = [_need(case) for case in cases]
     verdicts = [fact.row.measured.fits for fact in facts]
     ran = [index for index, fits in enumerate(verdicts) if fits]

@@ -27,7 +27,7 @@ SPEEDS: tuple[Quantity, ...] = ("step_s", "tokens_per_s_per_device", "tflop_per_
 class Comparison:
     """Rows of one model, machine, length, part and remat: time of each scheme's best row over the best scheme's.
 
-    Rows that split heads and features alone are the scheme ``tensor``.
+    Rows that split only heads and features are the scheme ``tensor``.
     """
 
     quantity: Quantity
@@ -35,7 +35,7 @@ class Comparison:
     measured: dict[str, float]
     predicted: dict[str, float]
     in_bar: bool = False
-    """Whether it is one of those that the accuracy asked for counts (``BAR_TABLES``)."""
+    """Whether it counts for the required accuracy (``BAR_TABLES``)."""
 
     @property
     def best(self) -> str:

@@ -1,4 +1,4 @@
-"""What validating one table gave: rows, pairs, summaries, and everything that was fitted on it."""
+"""The result of validating one table: rows, pairs, summaries, and everything that was fitted on it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PairResult:
     predicted_ratio: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: an entry of ``pairs``."""
+        """The entry of ``pairs``, as in DESIGN."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class FittedOn:
-    """One freedom that was used to fit this table: a constant of the laws, or a choice for what its source leaves open."""
+    """One freedom that was used to fit this table: a constant of the cost model, or a choice for an open field."""
 
     name: str
     value: float | str
@@ -38,7 +38,7 @@ class FittedOn:
     kind: str
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: an entry of ``fitted_constants``."""
+        """The entry of ``fitted_constants``, as in DESIGN."""
         return dict(vars(self))
 
 
@@ -69,7 +69,7 @@ class TableResult:
         return comparisons(((row, found[row.id]) for row in self.table.rows), self.table.name)
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: an entry of ``tables``."""
+        """The entry of ``tables``, as in DESIGN."""
         return {
             "name": self.table.name,
             "source": self.table.source.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""What validating gave for one row."""
+"""The result of validating one row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Values = dict[Quantity, float | bool]
 
 @dataclass(frozen=True)
 class RowResult:
-    """One row: predicted beside measured, or why not. ``chosen`` is what the source leaves open."""
+    """One row: its prediction and measurement, or why it has no prediction. ``chosen`` has the values of open fields."""
 
     id: str
     measured: Values
@@ -24,7 +24,7 @@ class RowResult:
     predicted: Prediction = field(default_factory=dict)
     error_ratio: dict[Quantity, float] = field(default_factory=dict)
     contradicted_by: str | None = None
-    """Of a run that ran out of memory: a row of the same source that needed at least as much and ran."""
+    """A row of the same source that needed at least as much and ran, where this one ran out of memory."""
 
     @property
     def status(self) -> str:
@@ -33,14 +33,14 @@ class RowResult:
 
     @property
     def verdict(self) -> str | None:
-        """Of three: within ``BAND`` of the budget it is too close to call."""
+        """The verdict on memory, one of three: within ``BAND`` of the budget it is too close to call."""
         need = self.predicted.get("budget_ratio")
         if need is None:
             return None
         return "too close to call" if abs(need - 1.0) <= BAND else ("fits" if need < 1.0 else "out of memory")
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: an entry of ``rows``."""
+        """The entry of ``rows``, as in DESIGN."""
         return {
             "id": self.id,
             "status": self.status,

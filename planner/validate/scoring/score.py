@@ -17,8 +17,8 @@ FEWEST_RANKED = 3
 def errors(measured: Mapping[Quantity, float | bool], predicted: Mapping[Any, float | bool]) -> dict[Quantity, float]:
     """Signed error of each quantity that was measured and predicted: ``predicted / measured - 1``.
 
-    For ``fits``: 0 where the verdict is right, 1 where a run that ran out of memory was said to fit, -1 where one that ran
-    was said not to.
+    For ``fits``: 0 where the verdict is right, 1 where a run out of memory was predicted to fit, -1 where a run that ran
+    was predicted not to fit.
     """
     found: dict[Quantity, float] = {}
     for name, value in measured.items():
@@ -40,16 +40,16 @@ class Verdicts:
     outside_band_rows: int
     outside_band_right: int
     outside_band_unsafe: int
-    """Of the wrong ones, those that were said to fit and ran out of memory."""
+    """Wrong verdicts on runs that were predicted to fit and ran out of memory."""
     outside_band_contradicted: int = 0
-    """Of these, those that a row of their own source contradicts (planner.validate.scoring.contradictions)."""
+    """Unsafe verdicts that a row of their own source contradicts (planner.validate.scoring.contradictions)."""
 
 
 def verdicts(signed: Sequence[float], budget_ratios: Sequence[float], contradicted: Sequence[bool]) -> Verdicts:
-    """Counts of verdicts (errors as in ``errors``) by what each row needs of its budget."""
+    """Count verdicts (errors as in ``errors``) by the share of its budget that each row needs."""
     rows = zip(signed, budget_ratios, contradicted, strict=True)
-    far = [(error, beside) for error, ratio, beside in rows if abs(ratio - 1.0) > BAND]
-    unsafe = [beside for error, beside in far if error > 0]
+    far = [(error, contradiction) for error, ratio, contradiction in rows if abs(ratio - 1.0) > BAND]
+    unsafe = [contradiction for error, contradiction in far if error > 0]
     return Verdicts(len(far), sum(error == 0 for error, _ in far), len(unsafe), sum(unsafe))
 
 
@@ -66,7 +66,7 @@ class Summary:
     outside_band: Verdicts | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: a ``summary`` entry; verdicts outside the band are there for ``fits`` alone."""
+        """The ``summary`` entry, as in DESIGN; only ``fits`` has verdicts outside the band."""
         plain = {name: value for name, value in vars(self).items() if name != "outside_band"}
         return plain | (vars(self.outside_band) if self.outside_band is not None else {})
 

@@ -28,7 +28,7 @@ def table_names() -> tuple[str, ...]:
 
 
 def find_table(name_or_path: str) -> tuple[PublishedTable, Path]:
-    """A bundled table by its name or a file's, with its path (a row's config.json lies relative to it).
+    """A bundled table by its name or a file's, with its path (a row's config.json is relative to it).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Why a row is not modelled: one of the reasons that docs/tables.md lists, and what of the row it is."""
+"""Why a row is not modelled: one of the reasons that docs/tables.md lists, and the field or value that causes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Reason = Literal["pipeline axis", "precision below bf16", "architecture", "schem
 
 
 class NotModelledError(Exception):
-    """A row that the laws cannot price."""
+    """A row that the cost model cannot price."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         self.reason: Reason = reason

@@ -1,4 +1,4 @@
-"""Facts: what a row states, checked against what lcplan can model, and the fields that it leaves open."""
+"""Facts that a row states, after a check that lcplan can model them, and the fields that it leaves open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from planner.validate.sources.table import Row, RowMesh
 
 @dataclass(frozen=True)
 class Facts:
-    """One row that can be modelled; ``open`` names what its source leaves to a choice."""
+    """One row that can be modelled; ``open`` names the fields that its source leaves open."""
 
     row: Row
     model: ModelSpec
@@ -33,7 +33,7 @@ class Facts:
 
     @property
     def replicas(self) -> int:
-        """Devices over which the batch is split, by what is stated: data x fsdp x expert."""
+        """Devices over which the batch is split, by the stated axes: data x fsdp x expert."""
         return _replicas(self.mesh)
 
 
@@ -71,7 +71,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
 
 
 def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) -> None:
-    """What splits the optimizer over data needs to know how much data there is."""
+    """Refuse a row whose optimizer is split over data where the size of data is unknown."""
     unknown = row.devices is None and "data" not in mesh and "fsdp" not in mesh
     if unknown and program.optimizer_over == "data" and row.workload.kind == "train":
         raise NotModelledError(
@@ -127,7 +127,7 @@ def _check_remat(row: Row) -> None:
 
 
 def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> None:
-    """Ulysses gives each rank whole heads; a source that ran out of ranks says out of memory."""
+    """Refuse Ulysses over more ranks than heads divide; some sources report such a row as out of memory."""
     ranks = mesh.get("context", 1) * mesh.get("tensor", 1)
     scheme = scheme_of(row.strategy.scheme)
     if scheme in schemes_where(lambda facts: facts.sees_whole_sequences) and model.heads % ranks:

@@ -22,7 +22,7 @@ _FULL = re.compile(r"fp32|float32|tf32|single")
 
 
 def precision_of(text: str) -> str | None:
-    """The one of two precisions that the laws tell apart: fp16 has the size and the rate of bf16; below them None.
+    """The precision, of the two that the cost model distinguishes: fp16 has the size and rate of bf16; below them None.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def precision_of(text: str) -> str | None:
     for pattern, name in ((_HALF, "bf16"), (_FULL, "fp32")):
         if pattern.search(words):
             return name
-    raise ValueError(f"precision {text!r:.40} is none that lcplan knows; write bf16, fp16 or fp32")
+    raise ValueError(f"lcplan does not know precision {text!r:.40}; write bf16, fp16 or fp32")
 
 
 SCHEME_NAMES: MappingProxyType[str, str] = MappingProxyType(
@@ -76,12 +76,12 @@ SELECTIVE = frozenset(
 
 
 def is_selective(remat: str | tuple[str, ...] | None) -> bool:
-    """Whether a row says that attention's scores are computed again."""
+    """Whether a row states that attention's scores are computed again."""
     return isinstance(remat, str) and _dashed(remat) in SELECTIVE
 
 
 def remat_of(text: str) -> str | None:
-    """lcplan's name of a remat policy that a row states; None where lcplan has none.
+    """lcplan's name of a remat policy that a row states; None where lcplan has no such policy.
 
     >>> remat_of("Full"), remat_of("minimal_with_context"), remat_of("selective"), remat_of("every other layer")
     ('full', 'none', 'none', None)
@@ -110,7 +110,7 @@ def is_slip(word: str, known: Iterable[str], *, likeness: float = SLIP) -> bool:
 
 
 def scheme_of(text: str | None) -> str | None:
-    """lcplan's name of a scheme that a row states; None where it states none or lcplan has none.
+    """lcplan's name of a scheme that a row states; None where it states no scheme or lcplan does not have it.
 
     >>> scheme_of("P2P"), scheme_of("striped"), scheme_of("token-ring"), scheme_of(None)
     ('ring-zigzag', 'ring-zigzag', None, None)
@@ -119,7 +119,7 @@ def scheme_of(text: str | None) -> str | None:
 
 
 def hardware_of(text: str, *, devices: int | None) -> str | None:
-    """The catalogue's name of hardware that a source calls otherwise; None where it has none.
+    """The catalogue's name of hardware that a source calls otherwise; None where it has no such hardware.
 
     >>> hardware_of("NVIDIA H100 80GB HBM3", devices=8), hardware_of("8xA100-SXM4-40GB", devices=8)
     ('h100', 'a100-40')
@@ -153,7 +153,7 @@ MODEL_NAMES: MappingProxyType[str, str] = MappingProxyType(
 
 
 def _slice(family: str, devices: int | None) -> int | None:
-    """The accelerator type's number of a slice of so many devices."""
+    """The number in the accelerator type of a slice of this many devices."""
     if devices is None:
         return None
     read = tpu.read_family(family)

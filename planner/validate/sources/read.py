@@ -13,7 +13,7 @@ from planner.validate.sources.table import Pair, PublishedTable, Row
 
 
 class _Frame(Frozen):
-    """What is read before the rows are known."""
+    """The fields that are read before the rows are checked."""
 
     defaults: dict[str, Any] = {}
     rows: tuple[dict[str, Any], ...]
@@ -70,7 +70,7 @@ def _rows(frame: _Frame, where: str) -> list[Row]:
         except BadInputError as error:
             problems.extend(error.problems)
         if name in seen:
-            problems.append(f"{where}: row {name} stands twice; give every row an id of its own")
+            problems.append(f"{where}: row {name} is given twice; give every row an id of its own")
         seen.add(name)
     if problems:
         raise BadInputError(problems)

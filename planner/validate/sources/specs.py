@@ -23,7 +23,7 @@ from planner.validate.sources.table import Row, Source
 
 T = TypeVar("T")
 UNSTATED = "flash"
-"""The program of a row that states none and whose source names no trainer: what published trainers have in common."""
+"""The program of a row that states none and whose source names no trainer: the common part of published trainers."""
 
 TRAINERS: tuple[tuple[str, str], ...] = (
     ("maxtext", "maxtext"),
@@ -40,7 +40,7 @@ TRAINERS: tuple[tuple[str, str], ...] = (
     ("fsdp", "torch-compile"),
     ("pytorch", "torch-compile"),
 )
-"""What a source's title or address says of its trainer, the first that stands in it."""
+"""Words of a source's title or address and the trainer that they name; the first match counts."""
 
 
 def trainer_of(source: Source) -> str:
@@ -53,7 +53,7 @@ def trainer_of(source: Source) -> str:
 class Specs:
     """Models, hardware and programs that the rows of one table name.
 
-    ``folder`` is where the table's file lies, ``unstated`` the program of rows that state none.
+    ``folder`` is the folder of the table's file, ``unstated`` the program of rows that state none.
     """
 
     def __init__(self, table: str, folder: Path, *, unstated: str = UNSTATED) -> None:
@@ -81,7 +81,7 @@ class Specs:
         """
         model = self._model(row)
         if model.not_planned:
-            raise NotModelledError("architecture", f"the laws have no {', '.join(model.not_planned)} ({model.name})")
+            raise NotModelledError("architecture", f"the cost model has no {', '.join(model.not_planned)} ({model.name})")
         return model
 
     def _model(self, row: Row) -> ModelSpec:
@@ -133,7 +133,7 @@ class Specs:
         return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
 
     def _named_hardware(self, stated: str, devices: int | None) -> HardwareSpec:
-        """Hardware by name; one that lcplan has none of is an excuse, a slip an error."""
+        """Hardware by name; unknown hardware is an excuse, a typing error is an error."""
         try:
             return catalog.hardware(self._path(stated))
         except BadInputError as error:
@@ -146,7 +146,7 @@ class Specs:
             raise NotModelledError("incomplete configuration", str(error)) from None
 
     def program(self, row: Row) -> Program:
-        """The row's program: a known trainer, or a mapping of what it does otherwise (``base`` names a trainer to start from).
+        """The row's program: a known trainer, or a mapping of its differences (``base`` names a trainer to start from).
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A published table as it is written in its file: facts of a source, with null where the source does not say.
+"""A published table as it is written in its file: facts of a source, with null where the source gives no value.
 
 The format is docs/tables.md.
 """
@@ -16,10 +16,10 @@ from lcplan.formats.units import parse_bytes, parse_seconds, parse_tokens
 from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
-"""Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
+"""Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with recomputation."""
 
 MemoryFigure = Literal["executable", "allocated", "reserved", "device"]
-"""What a source's peak bytes are: the executable's own need, the allocator's peak, its pool, or all that the device holds."""
+"""The meaning of a source's peak bytes: the executable's own need, the allocator's peak, its pool, or the whole device."""
 
 Part = Literal[
     "step",
@@ -31,19 +31,19 @@ Part = Literal[
     "up-product",
     "feed-forward",
 ]
-"""What a source timed: a train step, one layer's attention with the communication of its scheme, one whole layer,
-or of its feed-forward the product in, or both products, forward, with the communication over tensor."""
+"""The part that a source timed: a train step; one layer's attention with the communication of its scheme; one whole layer;
+the first or both products of a layer's feed-forward block, forward, with the communication over tensor."""
 
 Quantity = Literal["step_s", "tokens_per_s_per_device", "tflop_per_s_per_device", "peak_bytes", "fits"]
 QUANTITIES: tuple[Quantity, ...] = ("tflop_per_s_per_device", "tokens_per_s_per_device", "step_s", "peak_bytes", "fits")
-"""In the order in which a pair's ratio is taken."""
+"""Quantities in the order in which a pair's ratio is taken."""
 
 Count = Annotated[int, Field(gt=0, le=2**40)]
 Positive = Annotated[float, Field(gt=0)]
 
 
 class Source(Frozen):
-    """Where the figures were published."""
+    """The publication of the figures."""
 
     title: str
     where: str
@@ -51,7 +51,7 @@ class Source(Frozen):
 
 
 class RowMesh(Frozen):
-    """Axis sizes; ``pipe`` is known to tables alone."""
+    """Axis sizes; only tables know ``pipe``."""
 
     data: Count | None = None
     fsdp: Count | None = None
@@ -82,7 +82,7 @@ def _with_unit(parse: Callable[[str], float]) -> BeforeValidator:
 
 
 def _switch(value: Any) -> Any:
-    """YAML reads ``remat: no`` and ``remat: on`` as truth; and what a validator passes on is no longer JSON's list."""
+    """Undo YAML's reading of ``remat: no`` and ``remat: on`` as booleans; and make a list a tuple."""
     if isinstance(value, bool):
         return "full" if value else "none"
     return tuple(value) if isinstance(value, list) else value
@@ -93,7 +93,7 @@ Tokens = Annotated[Count, _with_unit(parse_tokens)]
 
 
 class RowWorkload(Frozen):
-    """What was trained a step; with ``kind: sample`` a rollout of ``global_batch`` sequences, whose seconds are ``step_s``."""
+    """The batch of a step; with ``kind: sample`` a rollout of ``global_batch`` sequences, whose seconds are ``step_s``."""
 
     kind: Literal["train", "sample"] = "train"
     prompt: Count | None = None
@@ -125,12 +125,12 @@ class RowStrategy(Frozen):
     moe_dispatch: MoeDispatch | None = None
     moe_capacity_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
     parameters: ParameterLayout = "gathered-per-step"
-    """Of a rollout, as is ``cache``."""
+    """A field of rollouts, like ``cache``."""
     cache: CacheLayout = "whole"
 
 
 class Measured(Frozen):
-    """What the source measured. ``fits`` false: it ran out of memory."""
+    """The source's measurements. ``fits`` false: it ran out of memory."""
 
     step_s: Annotated[Positive, _with_unit(parse_seconds)] | None = None
     tokens_per_s_per_device: Positive | None = None
@@ -140,7 +140,7 @@ class Measured(Frozen):
 
     @property
     def stated(self) -> dict[Quantity, float | bool]:
-        """What is there, in the order of ``QUANTITIES``."""
+        """The measured quantities, in the order of ``QUANTITIES``."""
         values: dict[Quantity, float | bool | None] = {name: getattr(self, name) for name in QUANTITIES}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -160,7 +160,7 @@ class Row(Frozen):
 
 
 class Pair(Frozen):
-    """Two rows whose ratio the source states or that matters; ``measured_ratio`` where the source gives the ratio alone."""
+    """Two rows whose ratio the source states or that matters; ``measured_ratio`` where the source gives only the ratio."""
 
     a: str
     b: str
@@ -179,6 +179,6 @@ class PublishedTable(Frozen):
     noise_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     notes: tuple[str, ...] = ()
     interpreted: tuple[str, ...] = ()
-    """What whoever wrote the table decided with its rows in view, where the source is silent or can be read in two ways."""
+    """Decisions of the table's author, made with its rows in view, where the source is silent or ambiguous."""
     rows: tuple[Row, ...]
     pairs: tuple[Pair, ...] = ()

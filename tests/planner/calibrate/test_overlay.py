@@ -48,5 +48,5 @@ def test_a_device_is_found_by_its_drivers_name():
     assert entry_of({"platform": "gpu", "kind": "NVIDIA H100 80GB HBM3"}).name == "dgx-h100"
     assert entry_of({"platform": "gpu", "kind": "NVIDIA H200"}).name == "dgx-h200"  # the driver leaves its memory out
     assert entry_of({"platform": "cpu", "kind": "cpu"}).name == "cpu-host"
-    with pytest.raises(BadInputError, match=r"no hardware of the catalogue has 'NVIDIA GTX 1'; say with --hw which it is"):
+    with pytest.raises(BadInputError, match=r"no hardware of the catalogue has 'NVIDIA GTX 1'; name it with --hw"):
         entry_of({"platform": "gpu", "kind": "NVIDIA GTX 1"})

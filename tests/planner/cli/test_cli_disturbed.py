@@ -89,7 +89,7 @@ def test_a_disk_that_fills_up_under_the_study(tmp_path):
         timeout=300,
     )
     assert done.returncode == 3
-    assert "may be full; what is in the study stays" in done.stderr.splitlines()[-1]
+    assert "may be full; the study keeps its results" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     request = json.loads((tmp_path / "run/request.json").read_text())
     assert len(Store.open(f"sqlite:///{tmp_path}/run/study.db", request).results) >= kept
