@@ -15,7 +15,7 @@ from planner.imports.read import read_file
 from planner.trainers import trainer
 from planner.trainers.common.export_files import LAUNCH_FILE
 from planner.trainers.common.imported import mesh_text
-from planner.trainers.common.interface import KNOB_NAMES
+from planner.trainers.common.interface import OWN_STEP
 from planner.trainers.common.known_keys import known_keys
 from planner.trainers.registry import checker, folder_of, own_compiler
 
@@ -61,7 +61,7 @@ class TrainerContract:
         target = trainer(name)
         for kind in target.kinds:
             knobs = target.knobs(catalog.hardware(MACHINES[kind]), target.jax)
-            assert set(knobs) == set(KNOB_NAMES)
+            assert set(knobs) == set(trainer(OWN_STEP).knobs(catalog.hardware(MACHINES[kind]), ""))
             for knob, facts in knobs.items():
                 assert set(facts.runs) == set(CODES[knob])
                 assert facts.values, f"{name} runs no {knob}"
