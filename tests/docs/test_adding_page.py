@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
 PACKAGES = ("lcplan", "cost_models", "strategies", "planner")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PLACE = re.compile(r"# (?P<path>[\w./-]+)(?:, (?P<side>before|after) `(?P<line>.*)`)?")
+PLACE = re.compile(r"# (?P<path>[\w./-]+)(?:, (?P<side>before|after|replace) `(?P<line>.*)`)?")
 RUN_ALL = """
 import contextlib, io, json, sys
 from planner.cli.main import run
@@ -54,8 +54,9 @@ def apply(place, text, *, root):
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     found = [number for number, line in enumerate(lines) if line.rstrip("\n") == place["line"]]
     assert len(found) == 1, f"{place['path']} has the line {place['line']!r} {len(found)} times"
-    at = found[0] + (place["side"] == "after")
-    path.write_text("".join([*lines[:at], text, *lines[at:]]), encoding="utf-8")
+    kept_before = found[0] + (place["side"] == "after")
+    kept_after = found[0] + (place["side"] != "before")
+    path.write_text("".join([*lines[:kept_before], text, *lines[kept_after:]]), encoding="utf-8")
 
 
 def words(line):

@@ -2,6 +2,7 @@
 
 An argument is a folder, a Python file, a Markdown page, or ``help`` for the printed help of every command. Without an
 argument everything is searched. Each finding is printed as ``file:line: phrase -> better``; the exit code is 1 if there is one.
+``--count`` prints the number of findings per folder instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from phrases import ALLOWED, PHRASES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lcplan", "cost_models", "strategies", "planner")
-PAGES = ("README.md", "CONTRIBUTING.md", "docs")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 HELP = "help"
 MESSAGE = re.compile(r"[A-Za-z,;]+ [a-z]+ [a-z]+")
 """The shortest string literal that is read as a message: three words, the last two in lower case."""
@@ -134,9 +136,13 @@ def help_texts() -> Iterator[Text]:
 
 def main(names: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
-    found = [finding for name in names or [*PAGES, *PACKAGES, HELP] for finding in findings(texts_of(name.rstrip("/")))]
-    for finding in found:
-        print(finding)
+    searched = [name.rstrip("/") for name in names if name != "--count"] or [*PAGES, *PACKAGES, HELP]
+    found = [finding for name in searched for finding in findings(texts_of(name))]
+    if "--count" in names:
+        counts = Counter("/".join(finding.file.split("/")[:2]) for finding in found)
+        print("\n".join(f"{count:4} {folder}" for folder, count in counts.most_common()))
+    else:
+        print("\n".join(map(str, found)))
     print(f"{len(found)} findings", file=sys.stderr)
     return 1 if found else 0
 

@@ -58,10 +58,11 @@ class TrainerContract:
 
     def test_its_knobs_cover_every_value_that_lcplan_has(self, name):
         """A value that a table forgets would be a crash for the user who has it in a plan."""
-        target = trainer(name)
+        target, own = trainer(name), trainer(OWN_STEP)
         for kind in target.kinds:
-            knobs = target.knobs(catalog.hardware(MACHINES[kind]), target.jax)
-            assert set(knobs) == set(trainer(OWN_STEP).knobs(catalog.hardware(MACHINES[kind]), ""))
+            hardware = catalog.hardware(MACHINES[kind])
+            knobs = target.knobs(hardware, target.jax)
+            assert set(knobs) == set(own.knobs(hardware, own.jax))
             for knob, facts in knobs.items():
                 assert set(facts.runs) == set(CODES[knob])
                 assert facts.values, f"{name} runs no {knob}"
