@@ -125,7 +125,8 @@ def help_texts() -> Iterator[Text]:
 
     from planner.cli.main import COMMANDS, cli
 
-    context = click.Context(cli, info_name="lcplan", terminal_width=200, max_content_width=200)
+    names = cli.context_settings["help_option_names"]  # a command keeps the first help option that it makes
+    context = click.Context(cli, info_name="lcplan", terminal_width=200, max_content_width=200, help_option_names=names)
     yield Text("lcplan --help", 1, cli.get_help(context))
     for name in COMMANDS:
         command = cli.get_command(context, name)
