@@ -31,7 +31,7 @@ def test_a_string_replaces_an_inline_default():
         (data(row(mesh={"pip": 2})), "t: row one: unknown key 'strategy.mesh.pip'; did you mean 'pipe'?"),
         (data(row(measured={"step_s": -1.0})), "t: row one: measured.step_s: Input should be greater than 0"),
         (data(row(measured={"step_s": True})), "t: row one: measured.step_s"),
-        (data(row(), row()), "t: row one stands twice"),
+        (data(row(), row()), "t: row one is given twice"),
         (data(row()) | {"pairs": [["one", "two"]]}, "t: pair one, two: no row 'two'"),
         (data(row()) | {"schema_version": 3}, "t: schema_version: Input should be 1 or 2"),
         (data(row()) | {"flop_convention": "half"}, "t: flop_convention"),
