@@ -141,7 +141,11 @@ def test_resharding_gathers_matrices_over_the_rollouts_data_axis(monkeypatch):
     monkeypatch.setattr("cost_models.rollout.iteration.rates_for", lambda setting: RATES)
     work = SampleWorkload(prompt=64, generate=64, batch=4)
     seconds = {}
-    for name, mesh in (("tensor-sharded", Mesh(data=2)), ("gathered-once", Mesh(fsdp=2)), ("replicated", Mesh(data=1, tensor=2))):
+    for name, mesh in (
+        ("tensor-sharded", Mesh(data=2)),
+        ("gathered-once", Mesh(fsdp=2)),
+        ("replicated", Mesh(data=1, tensor=2)),
+    ):
         machine, table = iteration(name, mesh)
         seconds[name] = float(reshard_seconds(Setting(HAND, machine, work, machine.usable_bytes), table)[0])
     # half of 2 x 2048 bytes
