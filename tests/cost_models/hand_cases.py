@@ -1,7 +1,7 @@
 """A step small enough to work by hand: round rates, no latencies, and a model whose sizes are powers of two.
 
 L 2, D 8, F 16, N 2, K 1, H 8, V 32. A layer has query 128, key 64, value 64, output 128 and gate, up, down 128 each: 768
-elements. Two layers are 1536, embedding and head 256 each, norms 2 x 16 + 8 = 40: 2088. 4 sequences of 64 tokens are 256 tokens.
+elements. Two layers are 1536, embedding and head 256 each, norms 2 x 16 + 8 = 40: 2088. 4 sequences of 64 tokens are 256.
 """
 
 from dataclasses import replace
