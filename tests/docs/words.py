@@ -151,7 +151,7 @@ def main(names: list[str]) -> int:
     if "--count" in names:
         counts = Counter("/".join(finding.file.split("/")[:2]) for finding in found)
         print("\n".join(f"{count:4} {folder}" for folder, count in counts.most_common()))
-    else:
+    elif found:
         print("\n".join(map(str, found)))
     print(f"{len(found)} findings", file=sys.stderr)
     return 1 if found else 0
