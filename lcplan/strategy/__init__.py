@@ -5,12 +5,12 @@ from lcplan.strategy.axes import (
     AXIS_ORDERS,
     AXIS_RECORDS,
     AXIS_WORDS,
-    LETTERS,
     OTHER_AXES,
     Axis,
     AxisName,
     Mesh,
     Size,
+    letters,
     splitting,
 )
 from lcplan.strategy.knob import Knob, Value
@@ -55,7 +55,6 @@ __all__ = [
     "HOST_ATTENTION_BLOCK",
     "KNOBS",
     "KNOB_ALIASES",
-    "LETTERS",
     "MOE_DISPATCHES",
     "OTHER_AXES",
     "RING_SCHEMES",
@@ -82,6 +81,7 @@ __all__ = [
     "Strategy",
     "Switch",
     "Value",
+    "letters",
     "renamed",
     "splitting",
 ]

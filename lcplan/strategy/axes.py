@@ -34,6 +34,8 @@ class Axis:
     are for further axes."""
     aliases: tuple[str, ...] = ()
     """Names that other programs give to the axis."""
+    in_rollout: bool = True
+    """Whether the mesh of a rollout can have it: a decode step has one token of each sequence."""
     optional: bool = False
     """Whether most models cannot use it, so that it is named only where it is above one."""
     name: str = ""
@@ -73,6 +75,7 @@ class Mesh(Frozen):
             help="tokens of a sequence, and parameters with their optimizer state",
             places=(30, 20),
             aliases=("cp", "sp", "seq", "sequence"),
+            in_rollout=False,
         ),
     ] = 1
     tensor: Annotated[
@@ -95,6 +98,7 @@ class Mesh(Frozen):
             help=("experts; and of everything else sequences, and parameters with their optimizer state (1 in a dense model)"),
             places=(40, 40),
             aliases=("ep",),
+            in_rollout=False,
             optional=True,
         ),
     ] = 1
@@ -174,8 +178,15 @@ AXIS_ORDERS: tuple[tuple[AxisName, ...], ...] = tuple(
     for number in range(2)
 )
 """Placements: mesh axes from the outermost (crosses nodes first) to the innermost (neighbouring devices)."""
-LETTERS: str = ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items())
-"""The legend of ``Mesh.short_label``."""
+
+
+def letters(*, optional: bool) -> str:
+    """Explain ``Mesh.short_label``, with or without the axes that most models cannot use.
+
+    >>> letters(optional=False)
+    'd data, f fsdp, c context, t tensor'
+    """
+    return ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items() if optional or not axis.optional)
 
 
 def splitting(dimension: Dimension) -> tuple[AxisName, ...]:

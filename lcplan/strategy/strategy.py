@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.formats.frozen import Frozen
-from lcplan.strategy.knob import Knob
+from lcplan.strategy.knob import Knob, Value
 from lcplan.strategy.knobs import KNOBS, ROLLOUT_KNOBS, STEP_KNOBS, RolloutKnobs, StepKnobs
+from lcplan.strategy.remat import OFFLOAD_PERCENT
 
 
 class Sampling(RolloutKnobs):
@@ -48,11 +49,18 @@ class Strategy(StepKnobs):
         """Over how many devices matrices and their optimizer state are split."""
         return self.mesh.state_shards
 
+    def knob(self, name: str) -> Value:
+        """The value of a knob, of the train step or of the rollout; the default of a knob of a rollout that is not there."""
+        if name in STEP_KNOBS:
+            value: Value = getattr(self, name)
+        else:
+            value = getattr(self.sampling, name) if self.sampling is not None else KNOBS[name].default
+        return value
+
     @property
     def remat_label(self) -> str:
         """The remat policy as a table's cell: ``offload-layer-in 50%`` where not all layers offload."""
-        share = "offload_percent"
-        return f"{self.remat} {self.offload_percent}%" if self.offload_percent != KNOBS[share].default else self.remat
+        return self.remat if self.offload_percent == OFFLOAD_PERCENT else f"{self.remat} {self.offload_percent}%"
 
     @property
     def scheme_label(self) -> str:

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
-from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Mesh, Strategy
-from lcplan.strategy.remat import REMAT_POLICIES
-from planner.request.filters import parse_mesh
+from lcplan.strategy import AXES, AXIS_RECORDS, KNOB_ALIASES, KNOBS, STEP_KNOBS, Mesh, Strategy
+from planner.request.filters import parse_mesh, wrong_values
+from planner.request.workload_options import no_such_knob
 from planner.run.run_read import Run
 from planner.space.enumerate import Knobs, mesh_options
 
-_SIZES = ("microbatches", "loss_chunk_tokens", "ulysses", "attention_block", "offload_percent")
-_WORDS = {"scheme": SCHEMES, "backend": BACKENDS, "remat": tuple(REMAT_POLICIES), "collective_matmul": COLLECTIVE_MATMULS}
-_KEYS = (
-    "scheme",
-    "remat",
-    "backend",
-    *_SIZES,
-    "collective_matmul",
-    "gather_dtype",
-    "reduce_dtype",
-    "moments_dtype",
-    "bidirectional",
-    "sharding_mode",
-    "scheduler",
+_COUNTED = Counter(value for knob in KNOBS.values() for value in knob.values)
+BARE: Mapping[str, str] = MappingProxyType(
+    {value: name for name, knob in KNOBS.items() for value in knob.values if _COUNTED[value] == 1}
 )
+"""The knob of every value that only one knob has, which therefore needs no name."""
+LETTERS: Mapping[str, str] = MappingProxyType({axis.letter: name for name, axis in AXIS_RECORDS.items()})
+"""The axis of each letter."""
 
 
 def named_strategy(text: str, run: Run) -> Strategy:
     """The strategy that ``text`` names: ``3`` is the run's third, ``context=8,tensor=2 ring remat=none`` one by its label.
 
-    Knobs that are not named are those of a candidate of the run that has all that is named, else the winner's; microbatches
-    and loss chunk then follow the mesh.
+    ``c8 t2`` names the axes as tables do. Knobs that are not named are those of a candidate of the run that has all that is
+    named, else the winner's; microbatches and loss chunk then follow the mesh.
 
     Raises
     ------
@@ -45,43 +41,55 @@ def named_strategy(text: str, run: Run) -> Strategy:
         if not 1 <= number <= len(run.shown):
             raise BadInputError(f"strategy {number}: the run has candidates 1 to {len(run.shown)}")
         return run.shown[number - 1].strategy
-    mesh, fields = _parsed(text)
+    mesh, fields = _parsed(text, run.request.workload.kind)
     for candidate in run.shown:
         strategy = candidate.strategy
-        if strategy.mesh == mesh and all(str(getattr(strategy, name)) == str(value) for name, value in fields.items()):
+        if strategy.mesh == mesh and all(strategy.knob(name) == value for name, value in fields.items()):
             return strategy
     return _made(run, mesh, fields=fields)
 
 
-def _parsed(text: str) -> tuple[Mesh, dict[str, Any]]:
+def _parsed(text: str, kind: str) -> tuple[Mesh, dict[str, Any]]:
     sizes: dict[str, int] = {}
     fields: dict[str, Any] = {}
-    problems = []
+    problems: list[str] = []
     for word in text.split():
         name, equals, value = word.partition("=")
-        name = name.replace("-", "_")
-        if equals and name in _KEYS:
-            fields[name] = int(value) if name in _SIZES and value.isdecimal() else value
+        name = BARE.get(word, name.replace("-", "_"))
+        name = KNOB_ALIASES.get(name, name)
+        if name in KNOBS and (equals or word in BARE):
+            fields[name] = _value(name, value if equals else word)
         elif equals:
             sizes |= {axis: allowed.fixed or 0 for axis, allowed in parse_mesh(word).items()}
-        elif (key := next((key for key, known in _WORDS.items() if word in known), None)) is not None:
-            fields[key] = word
+        elif (short := re.fullmatch(r"([a-z])([1-9]\d{0,5})", word)) and short[1] in LETTERS:
+            sizes[LETTERS[short[1]]] = int(short[2])
         else:
-            known = [word for words in _WORDS.values() for word in words] + [f"{axis}=" for axis in AXES]
+            known = [*BARE, *(f"{name}=" for name in (*AXES, *KNOBS))]
             problems.append(f"strategy: unknown word {word!r}{hint(word, known)}")
+    problems += [
+        f"strategy: {problem.removeprefix('--')}"
+        for problem in wrong_values({name: (value,) for name, value in fields.items()})
+    ]
+    problems += [f"strategy: {no_such_knob(KNOBS[name], kind)}" for name in fields if kind not in KNOBS[name].workloads]
     if problems or not all(sizes.values()):
         raise BadInputError(problems or [f"strategy {text!r}: give one size for each axis"])
     return Mesh(**sizes), fields
 
 
-def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
-    options = mesh_options(run.request, Knobs.of(run.request.filters, run.backends, kind=run.request.hardware.kind), mesh.sizes)
-    sizes = {"microbatches": options["microbatches"][-1], "loss_chunk_tokens": options["loss_chunk_tokens"][-1]}
-    base = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {"backend": run.backends[0]}
-    data = base | {"mesh": mesh} | sizes | fields
-    from pydantic import ValidationError
+def _value(name: str, text: str) -> int | str:
+    return int(text) if KNOBS[name].is_number and text.isdecimal() else text
 
-    try:
-        return Strategy.model_validate(data)
-    except ValidationError as error:
-        raise BadInputError([f"strategy: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]) from None
+
+def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
+    request = run.request
+    options = mesh_options(request, Knobs.of(request.filters, run.backends, kind=request.hardware.kind), mesh.sizes)
+    followed = [name for name in ("microbatches", "loss_chunk_tokens") if request.workload.kind in KNOBS[name].workloads]
+    sizes = {name: options[name][-1] for name in followed}
+    base: dict[str, Any] = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {}
+    base.setdefault("backend", run.backends[0])
+    own = {name: value for name, value in fields.items() if name in STEP_KNOBS}
+    if "sampling" in base:
+        alone = {} if base["sampling"]["beside_training"] else {"mesh": mesh}
+        of_rollout = {name: value for name, value in fields.items() if name not in STEP_KNOBS}
+        base["sampling"] = base["sampling"] | alone | of_rollout
+    return Strategy.model_validate(base | {"mesh": mesh} | sizes | own)

@@ -8,12 +8,11 @@ from planner.request.request_changes import Ask
 from planner.what_if.boundary import boundary
 from planner.what_if.result import QUANTITY, Question, WhatIf
 from planner.what_if.sweep import sweep
-from planner.what_if.vary import Varied
+from planner.what_if.vary import QUANTITIES, Varied
 from planner.workloads.registry import planned
 
 ASKED = {"max-seq": "seq", "min-devices": "devices", "max-batch": "batch"}
 """The quantity that a boundary question finds, which it therefore cannot vary."""
-ROLLOUT_VARIES = "prompt, generate, batch, kv-dtype, parameters, cache, devices, hbm, bandwidth, data, fsdp or tensor"
 
 
 def what_if(
@@ -51,16 +50,15 @@ def _check(question: Question, varied: tuple[Varied, ...]) -> None:
 
 def _check_kind(request: SearchRequest, question: Question, varied: tuple[Varied, ...]) -> None:
     """Refuse questions and quantities that the kind of workload does not have, by name."""
-    workload = planned(request)
+    workload, kind = planned(request), request.workload.kind
     problems = [workload.refused_questions[question]] if question in workload.refused_questions else []
-    foreign = [name for name in _names(varied) if name in workload.foreign_quantities]
-    problems += [f"--vary {name} is a train step's; vary {ROLLOUT_VARIES}" for name in foreign]
+    known = ", ".join(name for name, quantity in QUANTITIES.items() if kind in quantity.workloads)
+    for quantity in (one.quantity for one in varied):
+        if kind not in quantity.workloads:
+            where = " or ".join(quantity.workloads)
+            problems.append(f"--vary {quantity.name} goes with --workload {where}; with {kind} vary one of {known}")
     if problems:
         raise BadInputError(problems)
-
-
-def _names(varied: tuple[Varied, ...]) -> list[str]:
-    return [one.quantity.name for one in varied]
 
 
 def _notes(ask: Ask, question: Question) -> tuple[str, ...]:

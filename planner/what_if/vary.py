@@ -11,9 +11,10 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.hardware import Figure, HardwareSpec
-from lcplan.strategy import AXES, BACKENDS, COLLECTIVE_MATMULS, SCHEMES, CacheLayout, Dtype, ParameterLayout, Switch
-from lcplan.strategy.remat import REMAT_POLICIES
-from planner.request.filters import AxisFilter, Filters
+from lcplan.strategy import AXIS_RECORDS, KNOB_ALIASES, KNOBS, Axis, Dtype, Knob
+from lcplan.strategy.knob import UNBOUNDED
+from lcplan.strategy.knobs import ALL, ROLLOUT
+from planner.request.filters import AxisFilter
 from planner.request.request import default_global_batch
 from planner.request.request_changes import Ask
 
@@ -30,8 +31,10 @@ class Quantity:
     json_name: str
     parse: Callable[[str], Value]
     apply: Callable[[Ask, Any], Ask]
-    ordered: bool
+    ordered: bool = True
     """Whether ``a..b`` (doubling) makes sense."""
+    workloads: tuple[str, ...] = ALL
+    """Kinds of workload that have it."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,8 @@ def parse_vary(texts: tuple[str, ...]) -> tuple[Varied, ...]:
         except BadInputError as error:
             problems.extend(error.problems)
     names = [one.quantity.name for one in varied]
-    problems += [
-        f"--vary {name}: stands twice; give all its values in one" for name in sorted({n for n in names if names.count(n) > 1})
-    ]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    problems += [f"--vary {name} is given twice; give all its values in one" for name in repeated]
     points = 1
     for one in varied:
         points *= len(one.values)
@@ -73,7 +75,7 @@ def parse_vary(texts: tuple[str, ...]) -> tuple[Varied, ...]:
 
 def _one(text: str) -> Varied:
     name, equals, values = text.partition("=")
-    name = name.strip()
+    name = _EARLIER.get(name.strip(), name.strip())
     if not equals or not values.strip():
         raise BadInputError(f"--vary {text!r}: write quantity=values, for example seq=64k..1m or hbm=80GiB,141GiB")
     if name == "offload" and name not in QUANTITIES:
@@ -135,24 +137,11 @@ def _workload(field: str) -> Callable[[Ask, Any], Ask]:
     return apply
 
 
-def _documents(ask: Ask, value: int) -> Ask:
-    workload = ask.request.workload
-    if "document_len" not in type(workload).model_fields:
-        raise BadInputError(f"--vary document-len: sequences of --workload {workload.kind} are not packed; leave it out")
-    changed = workload.model_copy(update={"document_len": value})
-    return ask.with_request(ask.request.model_copy(update={"workload": changed}))
+def _field(name: str) -> Callable[[Ask, Any], Ask]:
+    """Replace one field of the workload."""
 
-
-def _precision(ask: Ask, value: str) -> Ask:
-    workload = ask.request.workload.model_copy(update={"precision": value})
-    return ask.with_request(ask.request.model_copy(update={"workload": workload}))
-
-
-def _rollout(field: str) -> Callable[[Ask, Any], Ask]:
     def apply(ask: Ask, value: Any) -> Ask:
-        if field not in type(ask.request.workload).model_fields:
-            raise BadInputError(f"--vary {field.replace('_', '-')}: a train step has none; ask with --workload sample or rl")
-        workload = ask.request.workload.model_copy(update={field: value})
+        workload = ask.request.workload.model_copy(update={name: value})
         return ask.with_request(ask.request.model_copy(update={"workload": workload}))
 
     return apply
@@ -211,14 +200,18 @@ def _axis(name: str) -> Callable[[Ask, Any], Ask]:
     return apply
 
 
-def _count(name: str, most: int = 2**31 - 1) -> Callable[[str], int]:
+def _count(name: str, most: int = UNBOUNDED, *, least: int = 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or not 0 < int(text) <= most:
-            limit = f", at most {most}" if most < 2**31 - 1 else ""
-            raise BadInputError(f"--vary {name}={text}: not a whole number above zero{limit}")
+        if not text.isdecimal() or not least <= int(text) <= most:
+            limit = f", at most {most}" if most < UNBOUNDED else ""
+            raise BadInputError(f"--vary {name}={text}: not a whole number{' above zero' if least else ''}{limit}")
         return int(text)
 
     return parse
+
+
+def _tokens(name: str) -> Callable[[str], int]:
+    return lambda text: parse_tokens(text, f"--vary {name}")
 
 
 def _known(name: str, known: tuple[str, ...]) -> Callable[[str], str]:
@@ -243,48 +236,39 @@ def _speed(text: str) -> float:
     return float(parse_bytes(text.removesuffix("/s"), "--vary bandwidth"))
 
 
+def _axis_quantity(axis: Axis) -> Quantity:
+    workloads = ALL if axis.in_rollout else ("train", "rl")
+    return Quantity(axis.name, axis.name, _count(axis.name), _axis(axis.name), workloads=workloads)
+
+
+def _knob(knob: Knob) -> Quantity:
+    """A filter of one value, of any knob."""
+    parse: Callable[[str], Value]
+    parse = _count(knob.word, knob.most, least=knob.least) if knob.is_number else _known(knob.word, knob.values)
+    return Quantity(knob.word, knob.name, parse, _filter(knob.name), knob.is_number, knob.workloads)
+
+
 _DTYPES = get_args(Dtype)
 _PLAIN = (
-    Quantity("hbm", "hbm_bytes", lambda text: parse_bytes(text, "--vary hbm"), _hbm, ordered=True),
-    Quantity("devices", "devices", _count("devices"), _devices, ordered=True),
-    Quantity("seq", "seq_len", lambda text: parse_tokens(text, "--vary seq"), _workload("seq_len"), ordered=True),
-    Quantity("batch", "global_batch", _count("batch"), _workload("global_batch"), ordered=True),
-    Quantity("document-len", "document_len", lambda text: parse_tokens(text, "--vary document-len"), _documents, ordered=True),
+    Quantity("hbm", "hbm_bytes", lambda text: parse_bytes(text, "--vary hbm"), _hbm),
+    Quantity("devices", "devices", _count("devices"), _devices),
+    Quantity("seq", "seq_len", _tokens("seq"), _workload("seq_len"), workloads=("train",)),
+    Quantity("batch", "global_batch", _count("batch"), _workload("global_batch")),
+    Quantity("document-len", "document_len", _tokens("document-len"), _field("document_len"), workloads=("train",)),
     Quantity("bandwidth", "bandwidth_oneway_bytes_per_s", _speed, _bandwidth, ordered=False),
-    Quantity("dtype", "precision", _known("dtype", _DTYPES), _precision, ordered=False),
-    Quantity("offload-percent", "offload_percent", _count("offload-percent", 100), _filter("offload_percent"), ordered=True),
+    Quantity("dtype", "precision", _known("dtype", _DTYPES), _field("precision"), ordered=False, workloads=("train",)),
+    Quantity("prompt", "prompt", _tokens("prompt"), _field("prompt"), workloads=ROLLOUT),
+    Quantity("generate", "generate", _tokens("generate"), _field("generate"), workloads=ROLLOUT),
+    Quantity("kv-dtype", "kv_dtype", _known("kv-dtype", _DTYPES), _field("kv_dtype"), False, ROLLOUT),
 )
-_ROLLOUT = (
-    Quantity("prompt", "prompt", lambda text: parse_tokens(text, "--vary prompt"), _rollout("prompt"), ordered=True),
-    Quantity("generate", "generate", lambda text: parse_tokens(text, "--vary generate"), _rollout("generate"), ordered=True),
-    Quantity("kv-dtype", "kv_dtype", _known("kv-dtype", _DTYPES), _rollout("kv_dtype"), ordered=False),
-)
-_KNOBS: dict[str, tuple[str, ...]] = {
-    "remat": tuple(REMAT_POLICIES),
-    "scheme": SCHEMES,
-    "backend": BACKENDS,
-    "collective-matmul": COLLECTIVE_MATMULS,
-    "moments-dtype": _DTYPES,
-    "gather-dtype": _DTYPES,
-    "reduce-dtype": _DTYPES,
-    "bidirectional": get_args(Switch),
-    "parameters": get_args(ParameterLayout),
-    "cache": get_args(CacheLayout),
-}
-_COUNTS = ("microbatches", "loss-chunk-tokens", "attention-block", "ulysses")
 QUANTITIES: dict[str, Quantity] = {
-    **{quantity.name: quantity for quantity in (*_PLAIN, *_ROLLOUT)},
-    **{axis: Quantity(axis, axis, _count(axis), _axis(axis), ordered=True) for axis in AXES},
-    **{
-        name: Quantity(name, name.replace("-", "_"), _known(name, known), _filter(name.replace("-", "_")), ordered=False)
-        for name, known in _KNOBS.items()
-    },
-    **{
-        name: Quantity(name, name.replace("-", "_"), _count(name), _filter(name.replace("-", "_")), ordered=True)
-        for name in _COUNTS
-    },
+    **{quantity.name: quantity for quantity in _PLAIN},
+    **{name: _axis_quantity(axis) for name, axis in AXIS_RECORDS.items()},
+    **{knob.word: _knob(knob) for knob in KNOBS.values()},
 }
 """Every quantity by the name that ``--vary`` takes."""
+_EARLIER = {alias.replace("_", "-"): KNOBS[name].word for alias, name in KNOB_ALIASES.items()}
+"""Quantities by their earlier spellings."""
 
 
 def link_bandwidth(hardware: HardwareSpec) -> float:
@@ -292,6 +276,3 @@ def link_bandwidth(hardware: HardwareSpec) -> float:
     crossing = hardware.domains > 1 and hardware.network_link is not None
     link = hardware.network_link if crossing and hardware.network_link else hardware.ici_link or hardware.domain_link
     return link.oneway_bytes_per_s.value
-
-
-assert set(_KNOBS) | set(_COUNTS) <= {name.replace("_", "-") for name in Filters.model_fields}

@@ -10,7 +10,7 @@ from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from lcplan.strategy import KNOBS, Mesh, Strategy
+from lcplan.strategy import Mesh, Strategy
 from planner.measure.workers.job import CompileJob
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
@@ -19,11 +19,6 @@ from planner.space.analysis import Space
 from planner.space.enumerate import Ints
 
 Table = TypeVar("Table", bound=StrategyTable)
-
-
-def knobs_without(kind: str) -> frozenset[str]:
-    """Knobs that a kind of workload does not have, by the names that ``--vary`` takes."""
-    return frozenset(knob.option.removeprefix("--") for knob in KNOBS.values() if kind not in knob.workloads)
 
 
 class PlannedWorkload(ABC, Generic[Table]):
@@ -40,8 +35,6 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     refused_questions: ClassVar[Mapping[str, str]] = {}
     """What-if questions that the kind does not answer, each with the reason and a way out."""
-    foreign_quantities: ClassVar[frozenset[str]] = frozenset()
-    """Quantities of ``--vary`` that the kind does not have."""
     foreign_changes: ClassVar[frozenset[str]] = frozenset()
     """Kinds of change (``planner.what_if.changes``) that cannot help it."""
     accumulates: ClassVar[bool] = True

@@ -21,7 +21,7 @@ from planner.rules.rollout import layout_problems
 from planner.space.analysis import Space, setting_of
 from planner.space.enumerate import Ints
 from planner.space.survivors import Costs, pareto_front
-from planner.workloads.interface import PlannedWorkload, knobs_without
+from planner.workloads.interface import PlannedWorkload
 from planner.workloads.rollout import ROLLOUT
 from planner.workloads.train import TRAIN_STEP
 
@@ -35,7 +35,6 @@ class Iteration(PlannedWorkload[IterationTable]):
         "max-seq": "max-seq is asked of a train step; with --workload rl use sweep --vary generate=..",
         "max-batch": "max-batch is asked of a train step or a rollout; with --workload rl use sweep --vary batch=..",
     }
-    foreign_quantities = frozenset({"seq", "dtype"}) | knobs_without("rl")
     foreign_changes = ROLLOUT.foreign_changes
     not_tuned = ROLLOUT.not_tuned
     not_exported = ROLLOUT.not_exported

@@ -24,7 +24,7 @@ from planner.space.analysis import Space, mesh_table, setting_of
 from planner.space.enumerate import Ints, mesh_sizes
 from planner.space.reject import Rejected, broken_rules_of, screen
 from planner.space.rollout_space import expand
-from planner.workloads.interface import PlannedWorkload, knobs_without
+from planner.workloads.interface import PlannedWorkload
 
 _BATCH_RULES = frozenset({"batch", "decode-rows"})
 
@@ -35,7 +35,6 @@ class Rollout(PlannedWorkload[RolloutTable]):
     mesh_rules = ROLLOUT_RULES
     rules = ROLLOUT_RULES
     refused_questions = {"max-seq": "max-seq is asked of a train step; with --workload sample use sweep --vary generate=.."}
-    foreign_quantities = frozenset({"seq", "dtype", "context"}) | knobs_without("sample")
     foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
     accumulates = False
     not_tuned = "the tuner turns knobs of a train step; leave it out, or plan the train step alone (--workload train)"

@@ -18,18 +18,16 @@ from planner.request.request import SearchRequest
 from planner.run.toolchain_offer import offer
 from planner.what_if.question import what_if
 from planner.what_if.result import Question, WhatIf
-from planner.what_if.vary import parse_vary
+from planner.what_if.vary import QUANTITIES, parse_vary
 
-EPILOG = """\b
+EPILOG = f"""\b
 Examples:
   lcplan whatif max-seq --model llama3-8b --hw dgx-h100 --devices 8 --global-batch 1
   lcplan whatif min-devices --model llama3.1-70b --seq 128k --hw dgx-h100x16
   lcplan whatif max-batch --model llama3-8b --seq 32k --hw dgx-h100 --vary hbm=80GiB,141GiB,192GiB
   lcplan whatif sweep --model llama3-8b --hw dgx-h100x4 --seq 64k --vary devices=8..32 --vary seq=64k..1m
 
-\b
---vary takes: hbm devices seq batch document-len bandwidth dtype, data fsdp context tensor, remat scheme backend
-microbatches loss-chunk-tokens moments-dtype gather-dtype reduce-dtype. a..b doubles from a to b."""
+--vary takes: {" ".join(QUANTITIES)}. a..b doubles from a to b."""
 
 SHORTEST = 128
 """Stands for the length where max-seq is asked and none is given."""

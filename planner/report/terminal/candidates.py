@@ -8,11 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_bytes, format_count, format_seconds
-from lcplan.strategy import AXES
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.evidence_marks import MARKS
 
-_SHORT = {"data": "d", "fsdp": "f", "context": "c", "tensor": "t", "expert": "e"}
 BAR_WIDTH = 30
 
 
@@ -63,9 +61,8 @@ def _verdict(candidate: Candidate) -> str:
 
 def mesh_label(candidate: Candidate) -> str:
     """The axes above one in one letter each: ``c16 t2`` is context 16 by tensor 2."""
-    mesh = candidate.strategy.mesh
-    parts = [f"{_SHORT[axis]}{size}" for axis, size in zip(AXES, mesh.sizes, strict=True) if size > 1]
-    return f"{candidate.strategy.devices}: {' '.join(parts)}" if parts else "1"
+    short = candidate.strategy.mesh.short_label
+    return f"{candidate.strategy.devices}: {short}" if short else "1"
 
 
 def breakdown(parts: dict[str, float], unit: str) -> Table:

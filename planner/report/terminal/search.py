@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_bytes, format_count, format_seconds
+from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown, candidate_table
 from planner.report.terminal.evidence_marks import LEGEND, MARKS
@@ -65,7 +66,8 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
 def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     title = "Best candidates" if result.winner else "Candidates, none of which fits"
     yield candidate_table(result.candidates[:SHOWN], title)
-    yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  mb microbatches;  TFLOP/s a device, causal", style="dim")
+    axes = letters(optional=result.request.model.experts is not None)
+    yield Text(f"mesh: devices: {axes};  mb microbatches;  TFLOP/s a device, causal", style="dim")
     yield Text(LEGEND, style="dim")
     for candidate in result.candidates[:SHOWN]:
         yield from _trouble(candidate)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import GIB, format_bytes, format_count, format_seconds, format_tokens
+from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown, mesh_label
 from planner.report.terminal.estimate import speed, verdict
@@ -39,7 +40,8 @@ def _sections(result: WhatIf) -> Iterator[RenderableType]:
     if result.points:
         yield Text()
         yield _points(result)
-        yield Text("mesh: devices: d data, f fsdp, c context, t tensor;  binds: the part or rule in the way", style="dim")
+        axes = letters(optional=result.request.model.experts is not None)
+        yield Text(f"mesh: devices: {axes};  binds: the part or rule in the way", style="dim")
     yield Text(LEGEND, style="dim")
     for note in result.notes:
         yield Text(f"note: {note}", style="yellow")

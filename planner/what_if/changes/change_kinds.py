@@ -46,7 +46,7 @@ class Proposal:
         if self.pins is None:
             return self.ask
         if self.pins != "mesh":
-            return _with_filters(self.ask, **{self.pins: (_knob(won, self.pins),)})
+            return _with_filters(self.ask, **{self.pins: (won.knob(self.pins),)})
         sizes = zip(AXES, won.mesh.sizes, strict=True)
         return _with_filters(self.ask, mesh={axis: AxisFilter(intervals=((size, size),)) for axis, size in sizes})
 
@@ -101,12 +101,7 @@ def _other_filters(ask: Ask) -> Groups:
 
 def _other_value(name: str, shown: str) -> Told:
     option = f"--{name.replace('_', '-')}"
-    return lambda won: (f"{option} {_knob(won, name)} (it is {shown})", (option, str(_knob(won, name))))
-
-
-def _knob(won: Strategy, name: str) -> object:
-    """The value of a knob of the train step, or of the rollout."""
-    return getattr(won if name in Strategy.model_fields else won.sampling, name)
+    return lambda won: (f"{option} {won.knob(name)} (it is {shown})", (option, str(won.knob(name))))
 
 
 def _dtypes(ask: Ask) -> Groups:

@@ -108,7 +108,7 @@ def test_a_train_step_takes_no_option_of_a_rollout(lcplan):
 
 def test_questions_of_a_train_step_are_refused_by_name(lcplan):
     assert "max-seq is asked of a train step" in lcplan("whatif", "max-seq", *SAMPLE)[2]
-    assert "--vary remat is a train step's" in lcplan("whatif", "sweep", *SAMPLE, "--vary", "remat=full")[2]
+    assert "--vary remat goes with --workload train or rl" in lcplan("whatif", "sweep", *SAMPLE, "--vary", "remat=full")[2]
 
 
 def test_a_train_steps_plan_has_no_key_of_a_rollout(lcplan):
