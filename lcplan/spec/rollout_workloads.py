@@ -21,6 +21,13 @@ DEFAULT_KIND: WorkloadKind = "train"
 """The kind that a request asks about where it does not name one."""
 
 
+_TRAIN_SIZES = {
+    "seq": "takes --prompt and --generate",
+    "global_batch": "takes --batch",
+    "document_len": "takes a prompt a sequence, unpacked",
+}
+
+
 class SampleWorkload(Frozen):
     """One rollout: ``batch`` prompts of ``prompt`` tokens, ``generate`` more tokens each, one at a time."""
 
@@ -30,12 +37,7 @@ class SampleWorkload(Frozen):
         options=("prompt", "generate", "batch", "kv_dtype", "no_donate"),
         needs=("prompt", "generate", "batch"),
         example="--prompt 256 --generate 1024 --batch 512",
-        instead={
-            "seq": "--workload sample takes --prompt and --generate",
-            "global_batch": "--workload sample takes --batch",
-            "document_len": "--workload sample takes a prompt a sequence, unpacked",
-            "trainer": "no trainer runs a rollout",
-        },
+        instead={**_TRAIN_SIZES, "trainer": "runs under no trainer"},
         sizes=("prompt", "generate"),
         batch_field="batch",
         trained=False,
@@ -119,7 +121,7 @@ class RlWorkload(SampleWorkload):
         label="an iteration",
         unit="iteration",
         options=(*SampleWorkload.facts.options, "trainer"),
-        instead={name: text.replace("sample", "rl") for name, text in SampleWorkload.facts.instead.items()},
+        instead=_TRAIN_SIZES,
         trained=True,
         figures=("train_step_s", "rollout_s", "train_bytes", "rollout_bytes"),
     )

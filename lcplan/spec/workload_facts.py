@@ -21,7 +21,7 @@ class WorkloadFacts:
     example: str
     """Values of these options, as a person types them."""
     instead: Mapping[str, str]
-    """What it takes, or has, in place of an option of another kind."""
+    """For each option of another kind, the end of a sentence that begins with this kind: ``takes --batch``."""
     sizes: tuple[str, ...]
     """Fields that give the tokens of one sequence."""
     batch_field: str

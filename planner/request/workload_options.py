@@ -59,7 +59,7 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
             yield f"--workload {options.kind} needs --{_dashed(name)}, for example {facts.example}"
     for name in dict.fromkeys(name for kind in WORKLOAD_TYPES.values() for name in kind.facts.options):
         if name not in facts.options and getattr(options, name, None):
-            yield f"--{_dashed(name)} goes with --workload {_takers(name)}; {facts.instead[name]}"
+            yield f"--{_dashed(name)} goes with --workload {_takers(name)}; --workload {options.kind} {facts.instead[name]}"
     yield from _sizes(options)
     yield from _knobs(options)
 
