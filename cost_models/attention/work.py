@@ -23,6 +23,7 @@ from cost_models.masks.tiles import causal_block_keys, chunk_tiles, spill_ratio
 from cost_models.masks.window_documents import window_document_keys
 from cost_models.masks.windows import Halo
 from cost_models.rates.published import Rates
+from cost_models.schemes.ring import contiguous_ring
 from lcplan.strategy import ATTENTION_BLOCK
 
 
@@ -78,8 +79,8 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
 
     ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
     ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
-    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``ulysses`` (``e = c``) is the first step alone,
-    ``ulysses-ring`` a zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
+    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``e = c`` is the first step only, a smaller group a
+    zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
     Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
     contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
     call on a rank's chunk with its halo (``cost_models.masks.windows``), in proportion to the tiles that the window leaves; of
@@ -119,9 +120,7 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
         first = kernel.seconds(tokens, causal_block_keys(length, chunk_tiles(layout)[1]), width=width)
     whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
     program = layout.setting.program
-    contiguous = layout.is_scheme("ring")
-    if program.ring_chunks == "contiguous":
-        contiguous = contiguous | layout.is_scheme("ulysses-ring")
+    contiguous = contiguous_ring(layout)
     if layout.setting.kernel == "unfused":
         whole = first  # nothing of the causal half is saved: a step on its own chunk takes as long as one on another's
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)

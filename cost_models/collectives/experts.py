@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Term, on
 from cost_models.experts.buffers import IMBALANCE, ExpertLayout
+from cost_models.inputs.collective_term import Term, on
 from cost_models.inputs.layout import Floats, Layout
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName, MoeDispatch

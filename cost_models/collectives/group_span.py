@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Part
+from cost_models.inputs.collective_term import Part
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.table import ORDERS
 from lcplan.spec.hardware import HardwareSpec

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Term
+from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.program import STEP
 from lcplan.spec.hardware import HardwareSpec

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Term
 from cost_models.collectives.network import Network
+from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable

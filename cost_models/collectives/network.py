@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Part, Term
 from cost_models.collectives.group_span import Span, part_of, span_of, torus_links
 from cost_models.collectives.placements import Places, distinct_places
+from cost_models.inputs.collective_term import Part, Term
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.rates.published import CollectiveRate, Rates
 from lcplan.spec.hardware import HardwareSpec, Link

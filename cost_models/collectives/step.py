@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.collectives.collective_term import Term, merged, on
 from cost_models.collectives.context import context_terms
 from cost_models.collectives.experts import expert_terms
 from cost_models.collectives.libtpu_reductions import as_libtpu_reduces
 from cost_models.compute.flops import recomputed_matrix_parameters
+from cost_models.inputs.collective_term import Term, merged, on
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.state_place import optimizer_shards

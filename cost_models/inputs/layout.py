@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.kept_tensors import KeptTensors
 from cost_models.inputs.setting import Setting
-from cost_models.inputs.table import DTYPES, SCHEME_CODES, StrategyTable
-from lcplan.strategy import AXES, AxisName, Scheme
+from cost_models.inputs.table import DTYPES, StrategyTable
+from lcplan.strategy import AXES, AxisName, SchemeFacts
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -228,14 +228,9 @@ class Layout:
         """Bytes of an activation element in memory: XLA for CPU computes bf16 in fp32 and keeps what it computes with."""
         return 4.0 if self.setting.hardware.kind == "cpu" else self.activation_bytes
 
-    @cached_property
-    def _schemes(self) -> dict[Scheme, Bools]:
-        spread = self.table.context > 1
-        return {name: (self.table.scheme == code) & spread for code, name in enumerate(SCHEME_CODES)}
-
-    def is_scheme(self, name: Scheme) -> Bools:
-        """Rows with more than one context rank whose scheme is ``name``."""
-        return self._schemes[name]
+    def scheme_has(self, fact: Callable[[SchemeFacts], bool]) -> Bools:
+        """Rows with more than one context rank whose scheme has a fact."""
+        return self.table.scheme_has(fact)
 
     @cached_property
     def window(self) -> float | None:
@@ -247,19 +242,19 @@ class Layout:
     @cached_property
     def rings(self) -> Bools:
         """Rows whose keys and values travel round a ring; those of windowed layers have a halo instead."""
-        rings = self.is_scheme("ring") | self.is_scheme("ring-zigzag") | self.is_scheme("ulysses-ring")
+        rings = self.scheme_has(lambda facts: facts.rings)
         return rings if self.window is None else rings & False
 
     @cached_property
     def gathers(self) -> Bools:
         """Rows whose keys and values are gathered."""
-        gathers = self.is_scheme("all-gather")
+        gathers = self.scheme_has(lambda facts: facts.gathers)
         return gathers if self.window is None else gathers & False
 
     @cached_property
     def exchange(self) -> Floats:
-        """Neighbouring context ranks that exchange heads, e: all in ``ulysses``, a group in ``ulysses-ring``, else 1."""
-        return np.where(self.is_scheme("ulysses"), self.context, self.table.ulysses)
+        """Neighbouring context ranks that exchange heads, e: all of them, those of a group, or 1."""
+        return np.where(self.scheme_has(lambda facts: facts.sees_whole_sequences), self.context, self.table.ulysses)
 
     @cached_property
     def chunks(self) -> Floats:

@@ -35,7 +35,7 @@ class Program(Frozen):
     attention_tile: Annotated[int, Field(gt=0)] | None = None
     """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
-    """Chunks of the ring behind ``ulysses-ring``'s exchange of heads; with ``contiguous`` the last group sets the pace."""
+    """Chunks of the ring behind an exchange of heads in groups; with ``contiguous`` the last group sets the pace."""
     ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1
     """Communicators that a ring has; LoongTrain's double ring has 5: all ranks; within and between windows one each for keys
     and values, and for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""

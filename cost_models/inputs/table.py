@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, fields
 from functools import cached_property
 from math import prod
@@ -15,6 +15,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.strategy import (
     AXES,
     AXIS_ORDERS,
+    SCHEME_FACTS,
     STEP_KNOBS,
     AxisName,
     Backend,
@@ -22,6 +23,7 @@ from lcplan.strategy import (
     Dtype,
     Mesh,
     Scheme,
+    SchemeFacts,
     Strategy,
 )
 from lcplan.strategy.remat import RematName
@@ -99,6 +101,11 @@ class StrategyTable:
         sizes = {name: int(getattr(self, name)[i]) for name in SIZES}
         mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in AXES})
         return Strategy.model_validate({"mesh": mesh, **sizes, **chosen})
+
+    def scheme_has(self, fact: Callable[[SchemeFacts], bool]) -> NDArray[np.bool_]:
+        """Rows with more than one context rank whose scheme has a fact."""
+        having = np.array([fact(SCHEME_FACTS[name]) for name in SCHEME_CODES])
+        return np.asarray(having[self.scheme] & (self.context > 1))
 
     @classmethod
     def from_strategies(cls, strategies: Sequence[Strategy]) -> Self:

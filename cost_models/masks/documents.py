@@ -186,7 +186,7 @@ def document_keys(layout: Layout, *, mean: bool) -> tuple[Floats, Floats]:
     -----
     Source: ``visited_keys``, for each layout that occurs.
     """
-    work, zigzag = layout.setting.workload, ~(layout.is_scheme("ring") | layout.is_scheme("ulysses"))
+    work, zigzag = layout.setting.workload, ~layout.scheme_has(lambda facts: not facts.balanced)
     assert work.document_len is not None, "only packed sequences are counted here"
     lengths = np.maximum(1, layout.local_length * layout.exchange).astype(np.int64)
     blocks = [side.astype(np.int64) for side in tiles(layout)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 
@@ -82,10 +82,10 @@ def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: F
 class Halo:
     """What a windowed layer's chunks need of those before them; columns of shape ``[n]``, 0 where nothing is needed.
 
-    Contiguous chunks (scheme ``ring``) need the last tokens of one chunk before them, or whole ones and a part. Where a rank
-    holds two half chunks (``ring-zigzag``, ``all-gather``) each half needs the last tokens of the half before it, which
-    neighbours on either side hold. Groups of ranks that exchange heads (``ulysses-ring``) hold such halves of a group's chunk;
-    where all exchange (``ulysses``) they see whole sequences.
+    Contiguous chunks need the last tokens of one chunk before them, or whole ones and a part. Where a rank
+    holds two half chunks (a balanced scheme) each half needs the last tokens of the half before it, which neighbours on either
+    side hold. Groups of ranks that exchange heads hold such halves of a group's chunk; where all ranks exchange they see whole
+    sequences.
     """
 
     layout: Layout
@@ -93,12 +93,11 @@ class Halo:
     @cached_property
     def halves(self) -> Floats:
         """1 where a rank, or the group that it exchanges heads with, holds two half chunks."""
-        halves = (self.layout.is_scheme(name) for name in ("ring-zigzag", "all-gather", "ulysses-ring"))
-        return reduce(np.logical_or, halves).astype(np.float64)
+        return self.layout.scheme_has(lambda facts: facts.balanced).astype(np.float64)
 
     @cached_property
     def _windowed(self) -> Floats:
-        context = self.layout.is_scheme("ring") + self.halves
+        context = self.layout.scheme_has(lambda facts: not facts.sees_whole_sequences).astype(np.float64)
         return context if self.layout.window is not None else np.zeros_like(context)
 
     @cached_property

@@ -16,6 +16,7 @@ from cost_models.compute.kernels import BIAS_BYTES
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.masks.tiles import chunk_tiles
 from cost_models.masks.windows import Halo
+from cost_models.schemes import SCHEME_LAWS
 
 FP32_BYTES = 4.0
 
@@ -58,7 +59,7 @@ class LayerBackward:
     @cached_property
     def pair(self) -> Floats:
         """Keys and values of a chunk: ``2 a tl K H / t``, and of groups that exchanged heads the copies that they hold."""
-        copies = np.where(self.layout.is_scheme("ulysses"), 1.0, self.layout.kv_copies)
+        copies = np.where(self.layout.scheme_has(lambda facts: facts.sees_whole_sequences), 1.0, self.layout.kv_copies)
         return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width * copies
 
     @cached_property
@@ -115,7 +116,7 @@ class LayerBackward:
         """
         layout = self.layout
         chunked = layout.rings | layout.gathers
-        halves = chunked & ~layout.is_scheme("ring")
+        halves = chunked & layout.scheme_has(lambda facts: facts.balanced)
         sums = np.where(chunked, FP32_BYTES / layout.held_bytes, 0.0)
         kernel = self.queries * (ATTENTION_OPERANDS + sums + np.where(halves, 2.0, 1.0)) + self._scores
         if layout.window is not None:  # padded copies of the operands, and the gradient of as many queries
@@ -147,23 +148,20 @@ class LayerBackward:
 
     @cached_property
     def keys_at_rest(self) -> Floats:
-        """Keys and values outside of attention's backward pass; a ring has made its first hop."""
-        return self.pair * (1.0 + self.layout.rings)
+        """Keys and values outside of attention's backward pass: the rank's own, and the scheme's buffers."""
+        return self.pair * sum((law.pairs_at_rest(self.layout) for law in SCHEME_LAWS), np.ones(len(self.layout.table)))
 
     @cached_property
     def keys(self) -> Floats:
         """Keys and values, and their gradients, while the kernel runs backward.
 
-        The kernel's own operands and results; a ring adds a chunk in flight, a copy, and the fp32 gradients that travel with
-        it; all-gather adds every rank's chunk and its fp32 gradients. A windowed layer's are as much longer as its halo, beside
-        the rank's own.
+        The kernel's own operands and results, and the scheme's buffers. A windowed layer's are as much longer as its halo, in
+        addition to the rank's own.
         """
         layout = self.layout
-        fp32 = FP32_BYTES / layout.held_bytes
-        ring = np.where(layout.rings, 2.0 + fp32, 0.0)
-        gathered = np.where(layout.gathers, (1.0 + fp32) * layout.context + 1.0, 0.0)
+        buffers = sum((law.pairs_backward(layout) for law in SCHEME_LAWS), np.full(len(layout.table), 2.0))
         halo = Halo(layout).share if layout.window is not None else 0.0
-        return self.pair * (2.0 + ring + gathered + np.where(halo > 0, 1.0 + 2.0 * halo, 0.0))
+        return self.pair * (buffers + np.where(halo > 0, 1.0 + 2.0 * halo, 0.0))
 
     @cached_property
     def _fed(self) -> Floats:

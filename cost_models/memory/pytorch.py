@@ -19,6 +19,7 @@ from cost_models.memory.parts import PHASES
 from cost_models.memory.saved_tensors import kept_bytes
 from cost_models.parts.memory import STEP_MEMORY
 from cost_models.parts.part import keys
+from cost_models.schemes import SCHEME_LAWS
 from lcplan.strategy.remat import LAYER_IN
 
 FP32_BYTES = 4.0
@@ -182,13 +183,8 @@ class TorchMemory:
 
     @cached_property
     def _ring(self) -> Floats:
-        """What context ranks exchange: of a ring keys and values in hand and in flight, their fp32 gradients likewise, and the
-        queries'; of a gather those of the whole sequence and their gradients, before these are summed."""
-        layout = self.layout
-        pair = 2.0 * layout.tokens * layout.kv_width
-        held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
-        gathered = 2.0 * layout.activation_bytes * layout.context * pair
-        return np.where(layout.rings, held, np.where(layout.gathers, gathered, 0.0))
+        """Buffers of the keys, values and gradients that context ranks exchange, by scheme."""
+        return sum((law.torch_bytes(self.layout) for law in SCHEME_LAWS), np.zeros(len(self.layout.table)))
 
     def phases(self) -> dict[str, dict[str, Floats]]:
         """What each moment holds beyond the persistent state.

@@ -9,7 +9,6 @@ import numpy as np
 
 from cost_models.attention.work import exposed_hop_seconds
 from cost_models.collectives.collective_matmul import RingMatmul
-from cost_models.collectives.collective_term import Term
 from cost_models.collectives.contention import (
     by_nccl,
     hidden_contention_seconds,
@@ -22,6 +21,7 @@ from cost_models.collectives.overlap import behind_backward_seconds
 from cost_models.collectives.step import STREAM_RING, terms_of
 from cost_models.compute.flops import recomputes_attention
 from cost_models.compute.host_time import host_wait_seconds, shares_cores
+from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats
 from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
 from cost_models.parts.part import keys

@@ -23,10 +23,8 @@ from lcplan.strategy.knobs import (
     KNOB_ALIASES,
     KNOBS,
     MOE_DISPATCHES,
-    RING_SCHEMES,
     ROLLOUT_KNOBS,
     SCHEDULERS,
-    SCHEMES,
     STEP_KNOBS,
     Backend,
     CacheLayout,
@@ -36,10 +34,19 @@ from lcplan.strategy.knobs import (
     ParameterLayout,
     Part,
     Scheduler,
-    Scheme,
     ShardingMode,
     Switch,
     renamed,
+)
+from lcplan.strategy.schemes import (
+    GROUP_SCHEME_NAMES,
+    GROUP_SCHEMES,
+    RING_SCHEMES,
+    SCHEME_FACTS,
+    SCHEMES,
+    Scheme,
+    SchemeFacts,
+    schemes_where,
 )
 from lcplan.strategy.strategy import Sampling, Strategy
 
@@ -52,6 +59,8 @@ __all__ = [
     "BACKENDS",
     "COLLECTIVE_MATMULS",
     "GPU_BACKENDS",
+    "GROUP_SCHEMES",
+    "GROUP_SCHEME_NAMES",
     "HOST_ATTENTION_BLOCK",
     "KNOBS",
     "KNOB_ALIASES",
@@ -61,6 +70,7 @@ __all__ = [
     "ROLLOUT_KNOBS",
     "SCHEDULERS",
     "SCHEMES",
+    "SCHEME_FACTS",
     "STEP_KNOBS",
     "Axis",
     "AxisName",
@@ -76,6 +86,7 @@ __all__ = [
     "Sampling",
     "Scheduler",
     "Scheme",
+    "SchemeFacts",
     "ShardingMode",
     "Size",
     "Strategy",
@@ -83,5 +94,6 @@ __all__ = [
     "Value",
     "letters",
     "renamed",
+    "schemes_where",
     "splitting",
 ]

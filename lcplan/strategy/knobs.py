@@ -12,10 +12,10 @@ from lcplan.formats.frozen import Frozen
 from lcplan.strategy.axes import AXIS_ORDERS, AxisName, Mesh, Size
 from lcplan.strategy.knob import Knob, knobs_of
 from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_POLICIES, RematName
+from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SCHEMES, RING_SCHEMES, SCHEMES, Scheme
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
 """Of a workload's sequences or tokens, of which there may be as many."""
-Scheme = Literal["ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring"]
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 ShardingMode = Literal["manual", "auto", "explicit"]
 Scheduler = Literal[
@@ -35,9 +35,6 @@ MoeDispatch = Literal["dropless", "capacity", "gather"]
 ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
 CacheLayout = Literal["whole", "power-of-two"]
 
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
-RING_SCHEMES: tuple[Scheme, ...] = ("ring", "ring-zigzag", "ulysses-ring")
-"""Schemes whose keys and values travel round a ring."""
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
 COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
@@ -59,15 +56,15 @@ class StepKnobs(Frozen):
     scheme: Annotated[
         Scheme,
         Knob(help="How context moves KV", grid=SCHEMES, axis="context", shown=True, bare=True, tuner=SCHEMES),
-    ] = "ring-zigzag"
+    ] = DEFAULT_SCHEME
     ulysses: Annotated[
         Size,
         Knob(
-            help="Neighbouring context ranks that exchange heads in ulysses-ring; the ring joins the groups of them",
+            help=f"Neighbouring context ranks that exchange heads in {GROUP_SCHEME_NAMES}; the ring joins the groups of them",
             follows="all that fit",
             axis="context",
-            active=lambda strategy: strategy.scheme == "ulysses-ring",
-            active_when="scheme is ulysses-ring",
+            active=lambda strategy: strategy.scheme in GROUP_SCHEMES,
+            active_when=f"scheme is {GROUP_SCHEME_NAMES}",
         ),
     ] = 1
     bidirectional: Annotated[

@@ -64,7 +64,7 @@ class Strategy(StepKnobs):
 
     @property
     def scheme_label(self) -> str:
-        """The scheme as a table's cell: ``ulysses-ring/4``, ``ring 2-way``; ``-`` without a context axis."""
+        """The scheme as a table's cell: ``ring 2-way``, ``/4`` where 4 ranks exchange heads; ``-`` without a context axis."""
         if self.mesh.context == 1:
             return "-"
         exchange = f"/{self.ulysses}" if self.ulysses > 1 else ""

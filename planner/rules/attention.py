@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from lcplan.strategy import RING_SCHEMES, Strategy
+from lcplan.strategy import GROUP_SCHEME_NAMES, RING_SCHEMES, SCHEME_FACTS, Strategy
 from lcplan.strategy.attention_kernel import SPLASH_LANES
 from planner.rules.interface import Mask, Rule, code
 
@@ -24,8 +24,8 @@ def _say_sequence(setting: Setting, strategy: Strategy) -> str:
 
 
 def _zigzag(setting: Setting, table: StrategyTable) -> Mask:
-    zigzag = np.isin(table.scheme, [code("scheme", name) for name in ("ring-zigzag", "ulysses-ring")]) & (table.context > 1)
-    return np.asarray(zigzag & (setting.workload.seq_len % (2 * np.maximum(table.context // table.ulysses, 1)) != 0))
+    halves = table.scheme_has(lambda facts: facts.balanced)
+    return np.asarray(halves & (setting.workload.seq_len % (2 * np.maximum(table.context // table.ulysses, 1)) != 0))
 
 
 def _say_zigzag(setting: Setting, strategy: Strategy) -> str:
@@ -39,25 +39,21 @@ def _say_zigzag(setting: Setting, strategy: Strategy) -> str:
 
 def _ulysses(setting: Setting, table: StrategyTable) -> Mask:
     model = setting.model
-    ulysses = (table.scheme == code("scheme", "ulysses")) & (table.context > 1)
+    exchange = table.scheme_has(lambda facts: facts.sees_whole_sequences)
     heads = np.maximum(model.heads // table.tensor, 1)
     kv_heads = np.maximum(model.kv_heads // table.tensor, 1)
     kv_fit = (kv_heads % table.context == 0) | (table.context % kv_heads == 0)
-    return ulysses & ~((heads % table.context == 0) & kv_fit)
+    return exchange & ~((heads % table.context == 0) & kv_fit)
 
 
 def _say_ulysses(setting: Setting, strategy: Strategy) -> str:
     model, mesh = setting.model, strategy.mesh
     heads, kv_heads = model.heads // mesh.tensor, max(model.kv_heads // mesh.tensor, 1)
     return (
-        f"ulysses splits heads over context={mesh.context}, but a tensor rank has {heads} query and {kv_heads} "
+        f"{strategy.scheme} splits heads over context={mesh.context}, but a tensor rank has {heads} query and {kv_heads} "
         "key/value heads; context must "
         "divide the query heads, and divide or be a multiple of the key/value heads: use a smaller context, or a ring scheme"
     )
-
-
-def _mixed(table: StrategyTable) -> Mask:
-    return np.asarray((table.scheme == code("scheme", "ulysses-ring")) & (table.context > 1))
 
 
 def _exchange(setting: Setting, table: StrategyTable) -> Mask:
@@ -66,14 +62,14 @@ def _exchange(setting: Setting, table: StrategyTable) -> Mask:
     heads = np.maximum(setting.model.heads // table.tensor, 1)
     kv_heads = np.maximum(setting.model.kv_heads // table.tensor, 1)
     fits = (heads % size == 0) & ((kv_heads % size == 0) | (size % kv_heads == 0))
-    return np.asarray(np.where(_mixed(table), ~(between & fits), size != 1))
+    return np.asarray(np.where(table.scheme_has(lambda facts: facts.groups), ~(between & fits), size != 1))
 
 
 def _say_exchange(setting: Setting, strategy: Strategy) -> str:
     model, mesh, size = setting.model, strategy.mesh, strategy.ulysses
-    if strategy.scheme != "ulysses-ring" or mesh.context == 1:
+    if not SCHEME_FACTS[strategy.scheme].groups or mesh.context == 1:
         where = f"scheme={strategy.scheme}" if mesh.context > 1 else "context=1"
-        return f"ulysses={size} with {where}: only ulysses-ring exchanges heads among a part of context; use ulysses=1"
+        return f"ulysses={size} with {where}: only {GROUP_SCHEME_NAMES} exchanges heads among a part of context; use ulysses=1"
     heads, kv_heads = model.heads // mesh.tensor, max(model.kv_heads // mesh.tensor, 1)
     ways = [
         e
@@ -89,7 +85,7 @@ def _say_exchange(setting: Setting, strategy: Strategy) -> str:
 
 def _bidirectional(setting: Setting, table: StrategyTable) -> Mask:
     on = table.bidirectional == code("bidirectional", "on")
-    rings = np.isin(table.scheme, [code("scheme", name) for name in RING_SCHEMES]) & (table.context > 1)
+    rings = table.scheme_has(lambda facts: facts.rings)
     heads = np.maximum(setting.model.kv_heads // (table.tensor * table.ulysses), 1)
     return np.asarray(on & ~(rings & (heads % 2 == 0)))
 

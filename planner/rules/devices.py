@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from lcplan.strategy import RING_SCHEMES, Strategy
+from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code
 
 
@@ -69,9 +69,9 @@ def _say_partial_domain(setting: Setting, strategy: Strategy) -> str:
 
 def _idle_backend(setting: Setting, table: StrategyTable) -> Mask:
     one_sided = np.isin(table.backend, [code("backend", "nvshmem"), code("backend", "symmetric")])
-    rings = np.isin(table.scheme, [code("scheme", name) for name in RING_SCHEMES])
+    rings = table.scheme_has(lambda facts: facts.rings)
     products = (table.tensor > 1) & (table.collective_matmul != code("collective_matmul", "off"))
-    return one_sided & ~((table.context > 1) & rings) & ~products
+    return one_sided & ~rings & ~products
 
 
 def _say_idle_backend(_: Setting, strategy: Strategy) -> str:

@@ -7,14 +7,13 @@ import numpy as np
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import Strategy
+from lcplan.strategy import SCHEME_FACTS, SchemeFacts, Strategy
 from planner.rules.interface import Mask, Rule, code
 
-HALVES = ("ring-zigzag", "all-gather")
-"""Schemes whose ranks hold two half chunks, so that full causal attention is as much work on each."""
 
-GROUPS = "ulysses-ring"
-"""Its groups of ranks that exchange heads hold two half chunks of theirs, which are as much longer."""
+def _halves(facts: SchemeFacts) -> bool:
+    """Whether a rank by itself, and not a group that exchanges heads, holds two half chunks."""
+    return facts.balanced and not facts.groups
 
 
 def _longest(setting: Setting) -> int:
@@ -28,19 +27,15 @@ def everywhere(model: ModelSpec, seq_len: int) -> bool:
     return all(kind.window is not None and kind.window < seq_len for kind in model.layer_kinds)
 
 
-def _schemes(table: StrategyTable, *names: str) -> Mask:
-    return np.asarray(np.isin(table.scheme, [code("scheme", name) for name in names]) & (table.context > 1))
-
-
 def _uneven(setting: Setting, table: StrategyTable) -> Mask:
     if not everywhere(setting.model, setting.workload.seq_len):
         return np.zeros(len(table), dtype=np.bool_)
     both_ways = (table.context > 1) & (table.bidirectional == code("bidirectional", "on"))
-    return np.asarray(_schemes(table, *HALVES) | both_ways)
+    return np.asarray(table.scheme_has(_halves) | both_ways)
 
 
 def _say_uneven(setting: Setting, strategy: Strategy) -> str:
-    what = f"scheme={strategy.scheme}" if strategy.scheme in HALVES else "bidirectional=on"
+    what = f"scheme={strategy.scheme}" if _halves(SCHEME_FACTS[strategy.scheme]) else "bidirectional=on"
     return (
         f"{what}: every layer of {setting.model.name} attends in a window of {_longest(setting)} tokens, so that ranks with "
         "contiguous chunks work alike and nothing goes round; use scheme=ring, whose ranks exchange halos, or ulysses, and "
@@ -50,7 +45,7 @@ def _say_uneven(setting: Setting, strategy: Strategy) -> str:
 
 def _reach(setting: Setting, table: StrategyTable) -> Mask:
     half = setting.workload.seq_len // (2 * np.maximum(table.context // table.ulysses, 1))
-    return np.asarray(_schemes(table, *HALVES, GROUPS) & (_longest(setting) - 1 > half))
+    return np.asarray(table.scheme_has(lambda facts: facts.balanced) & (_longest(setting) - 1 > half))
 
 
 def _say_reach(setting: Setting, strategy: Strategy) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import AXES, AXIS_ORDERS, RING_SCHEMES, STEP_KNOBS, Mesh, Value, splitting
+from lcplan.strategy import AXES, AXIS_ORDERS, GROUP_SCHEMES, RING_SCHEMES, STEP_KNOBS, Mesh, Value, splitting
 from planner.request.filters import AxisFilter, Filters
 from planner.request.request import SearchRequest
 from planner.trainers import trainer
@@ -157,8 +157,8 @@ def _ways(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> tuple[
     given = request.filters.ulysses
     found: list[Way] = []
     for scheme in knobs["scheme"]:
-        sizes = given or _exchanges(request.model, context=context, tensor=tensor) if scheme == "ulysses-ring" else (1,)
-        if scheme != "ulysses-ring" and given and 1 not in given:
+        sizes = given or _exchanges(request.model, context=context, tensor=tensor) if scheme in GROUP_SCHEMES else (1,)
+        if scheme not in GROUP_SCHEMES and given and 1 not in given:
             continue
         if not sizes and knobs["scheme"] == (scheme,):
             sizes = (1,)  # nothing else was asked for: a rule says why there is none

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from jaxtyping import Array, Float
 
+from lcplan.strategy import Scheme
 from strategies.inputs.step_spec import StepSpec
 from strategies.kernels import chunk_kernel
 from strategies.kernels.interface import ChunkKernel
 from strategies.schemes.all_gather import all_gather_attention
 from strategies.schemes.documents import Documents
-from strategies.schemes.pattern import pattern_of
+from strategies.schemes.grouped_ring import grouped_ring_attention, grouped_window_attention
+from strategies.schemes.interface import AttentionCall, SchemeProgram
 from strategies.schemes.ring import ring_attention
-from strategies.schemes.route import Route
-from strategies.schemes.ulysses import ulysses_attention, ulysses_ring_attention, ulysses_window_attention
-from strategies.schemes.window import Halos, window_attention
+from strategies.schemes.ulysses import ulysses_attention
+from strategies.schemes.window import window_attention
+
+SCHEME_PROGRAMS: Mapping[Scheme, SchemeProgram] = MappingProxyType(
+    {
+        "ring": SchemeProgram(ring_attention, window_attention),
+        "ring-zigzag": SchemeProgram(ring_attention, window_attention),
+        "all-gather": SchemeProgram(all_gather_attention, window_attention),
+        "ulysses": SchemeProgram(ulysses_attention, ulysses_attention),
+        "ulysses-ring": SchemeProgram(grouped_ring_attention, grouped_window_attention),
+    }
+)
+"""The programs of each scheme; ``lcplan.strategy.schemes`` has its facts, ``strategies.schemes.layout`` the order of tokens."""
 
 
 def attend(
@@ -36,18 +51,6 @@ def attend_with(
     documents: Documents = None,
 ) -> Float[Array, "B T N H"]:
     """The same by a given ``kernel``, which has the window of ``spec``."""
-    strategy = spec.strategy
-    if spec.window is not None and strategy.scheme != "ulysses":
-        halos = Halos.of(spec, spec.window)
-        windowed = ulysses_window_attention if strategy.ulysses > 1 else window_attention
-        return windowed(q, kv, kernel=kernel, halos=halos, documents=documents)
-    pattern = pattern_of(strategy.scheme, kernel, route=Route.of(strategy))
-    match strategy.scheme:
-        case "ulysses":
-            return ulysses_attention(q, kv, kernel=kernel, ranks=strategy.mesh.context, documents=documents)
-        case "ulysses-ring":
-            return ulysses_ring_attention(q, kv, pattern=pattern, documents=documents)
-        case "all-gather":
-            return all_gather_attention(q, kv, pattern=pattern, documents=documents)
-        case "ring" | "ring-zigzag":
-            return ring_attention(q, kv, pattern=pattern, documents=documents)
+    program = SCHEME_PROGRAMS[spec.strategy.scheme]
+    attention = program.full if spec.window is None else program.windowed
+    return attention(q, kv, call=AttentionCall(spec, kernel, documents))

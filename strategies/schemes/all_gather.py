@@ -24,15 +24,17 @@ from strategies.parallel.mesh import CONTEXT
 from strategies.parallel.ranks import axis_index, axis_size
 from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, between, staged
+from strategies.schemes.interface import AttentionCall
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
 
 
 def all_gather_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern, documents: Documents = None
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, call: AttentionCall
 ) -> Float[Array, "B T N H"]:
     """Causal attention of the local queries to the whole sequence, or to their documents."""
-    return with_backward(partial(_forward, pattern=pattern), partial(_backward, pattern=pattern))(q, kv, documents)
+    forward, backward = partial(_forward, pattern=call.pattern), partial(_backward, pattern=call.pattern)
+    return with_backward(forward, backward)(q, kv, call.documents)
 
 
 def _forward(

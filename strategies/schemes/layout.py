@@ -16,18 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from lcplan.strategy import Scheme, Strategy
+from lcplan.strategy import SCHEME_FACTS, Strategy
 from strategies.parallel.mesh import CONTEXT
 from strategies.parallel.ranks import axis_index
 
-ZIGZAG_SCHEMES: frozenset[Scheme] = frozenset({"ring-zigzag", "all-gather", "ulysses-ring"})
-"""The all-gather scheme takes zigzag too: it makes the same kernel calls, so it has the same balance."""
+
+def zigzag(strategy: Strategy) -> bool:
+    """Whether ranks, or groups of them, hold two half chunks each: balanced schemes, where there are several chunks."""
+    return SCHEME_FACTS[strategy.scheme].balanced and strategy.mesh.context // strategy.ulysses > 1
 
 
 def token_order(strategy: Strategy, *, seq_len: int) -> np.ndarray:
     """Token indices in the order in which ranks hold them: rank r has the r-th of ``context`` equal parts."""
     chunks = strategy.mesh.context // strategy.ulysses
-    if strategy.scheme not in ZIGZAG_SCHEMES or chunks == 1:
+    if not zigzag(strategy):
         return np.arange(seq_len)
     halves = np.arange(seq_len).reshape(2 * chunks, -1)
     return np.stack([halves[:chunks], halves[: chunks - 1 : -1]], axis=1).reshape(-1)
@@ -48,7 +50,7 @@ def global_positions(strategy: Strategy, seq_len: int) -> Int[Array, " T"]:
 def _positions(strategy: Strategy, length: int, *, rank: Int[Array, ""]) -> Int[Array, " T"]:
     group, member = rank // strategy.ulysses, rank % strategy.ulysses
     chunks, half = strategy.mesh.context // strategy.ulysses, length * strategy.ulysses // 2
-    if strategy.scheme not in ZIGZAG_SCHEMES or chunks == 1:
+    if not zigzag(strategy):
         return rank * length + jnp.arange(length)
     place = member * length + jnp.arange(length)  # in the group's two half chunks
     return jnp.where(place < half, group * half + place, (2 * chunks - 1 - group) * half + place - half)

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from lcplan.strategy import Scheme
+from lcplan.strategy import SCHEME_FACTS, Scheme
 from strategies.kernels.interface import Attended, ChunkKernel, Gradients
 from strategies.schemes.documents import Documents, between, where_shared
-from strategies.schemes.layout import ZIGZAG_SCHEMES
 from strategies.schemes.route import Route
 
 Part = Literal["all", "first half", "second half"]
@@ -102,7 +101,7 @@ class Pattern:
 
 def pattern_of(scheme: Scheme, kernel: ChunkKernel, *, route: Route) -> Pattern:
     """The pattern of a scheme's layout (``strategies.schemes.layout`` says why)."""
-    if scheme in ZIGZAG_SCHEMES:
+    if SCHEME_FACTS[scheme].balanced:
         return Pattern(kernel, before=View("all", "first half"), after=View("second half", "all"), route=route)
     return Pattern(kernel, before=View("all", "all"), after=None, route=route)
 

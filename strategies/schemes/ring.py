@@ -25,6 +25,7 @@ from strategies.parallel.compute_in_place import staged_with
 from strategies.parallel.custom_gradients import with_backward
 from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, between, staged
+from strategies.schemes.interface import AttentionCall
 from strategies.schemes.merge import Merged
 from strategies.schemes.pattern import Pattern
 from strategies.schemes.route import Route
@@ -44,10 +45,11 @@ Chunks = tuple[Chunk, ...]
 
 
 def ring_attention(
-    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, pattern: Pattern, documents: Documents = None
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, call: AttentionCall
 ) -> Float[Array, "B T N H"]:
     """Causal attention of the local queries to the whole sequence, or to their documents."""
-    return with_backward(partial(ring_forward, pattern=pattern), partial(ring_backward, pattern=pattern))(q, kv, documents)
+    forward, backward = partial(ring_forward, pattern=call.pattern), partial(ring_backward, pattern=call.pattern)
+    return with_backward(forward, backward)(q, kv, call.documents)
 
 
 def ring_forward(

@@ -30,7 +30,8 @@ from strategies.parallel.compute_in_place import staged_with
 from strategies.parallel.custom_gradients import with_backward
 from strategies.parallel.remat import name
 from strategies.schemes.documents import Documents, staged
-from strategies.schemes.layout import ZIGZAG_SCHEMES
+from strategies.schemes.interface import AttentionCall
+from strategies.schemes.layout import zigzag
 from strategies.schemes.route import Route
 
 Result = TypeVar("Result")
@@ -45,13 +46,14 @@ class Halos:
     route: Route
 
     @classmethod
-    def of(cls, spec: StepSpec, window: int) -> Halos:
-        """The halos of a strategy's layout."""
+    def of(cls, spec: StepSpec) -> Halos:
+        """The halos of a windowed layer in a strategy's layout."""
+        assert spec.window is not None, "a layer without a window has no halo"
         strategy = spec.strategy
         groups = strategy.mesh.context // strategy.ulysses
-        halves = strategy.scheme in ZIGZAG_SCHEMES and groups > 1
+        halves = zigzag(strategy)
         runs = 2 if halves else 1
-        pieces = halo_pieces(window, chunk=spec.local_seq_len * strategy.ulysses // runs, chunks=groups * runs)
+        pieces = halo_pieces(spec.window, chunk=spec.local_seq_len * strategy.ulysses // runs, chunks=groups * runs)
         return cls(pieces, halves, Route(strategy.ulysses))
 
     def runs(self, x: Shaped[Array, "B T ..."], *, axis: int) -> list[Array]:
@@ -127,16 +129,12 @@ def _added(own: Float[Array, "2 B T K H"], back: Float[Array, "2 B h K H"]) -> F
 
 
 def window_attention(
-    q: Float[Array, "B T N H"],
-    kv: Float[Array, "2 B T K H"],
-    *,
-    kernel: ChunkKernel,
-    halos: Halos,
-    documents: Documents = None,
+    q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], *, call: AttentionCall
 ) -> Float[Array, "B T N H"]:
-    """Causal attention of the local queries within the window of ``kernel``, and inside their documents."""
+    """Causal attention of the local queries within the kernel's window, and inside their documents."""
+    kernel, halos = call.kernel, Halos.of(call.spec)
     backward = partial(window_backward, kernel=kernel, halos=halos)
-    return with_backward(partial(window_forward, kernel=kernel, halos=halos), backward)(q, kv, documents)
+    return with_backward(partial(window_forward, kernel=kernel, halos=halos), backward)(q, kv, call.documents)
 
 
 def window_forward(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lcplan.formats.errors import BadInputError
-from lcplan.strategy import RING_SCHEMES
+from lcplan.strategy import GROUP_SCHEME_NAMES, RING_SCHEMES, SCHEME_FACTS
 from lcplan.strategy.remat import REMAT_POLICIES
 from strategies.inputs.step_spec import StepSpec
-from strategies.schemes.layout import ZIGZAG_SCHEMES
+from strategies.schemes.layout import zigzag
 
 
 def check(spec: StepSpec) -> None:
@@ -42,7 +42,7 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
     yield from _divides((names, shards), ("d_model", model.d_model), hint="every matrix is split over it along D")
     yield from _divides(("context", mesh.context), ("seq_len", workload.seq_len), hint="use a power of two")
     chunks = mesh.context // spec.strategy.ulysses
-    if spec.strategy.scheme in ZIGZAG_SCHEMES and chunks > 1:
+    if zigzag(spec.strategy):
         yield from _divides(("half chunks", 2 * chunks), ("seq_len", workload.seq_len), hint="use a power of two")
     sequences = mesh.data * mesh.fsdp * mesh.expert * spec.strategy.microbatches
     yield from _divides(
@@ -59,17 +59,17 @@ def _mesh(spec: StepSpec) -> Iterator[str]:
 def _exchange(spec: StepSpec) -> Iterator[str]:
     """Heads are split over the ranks that exchange them too."""
     model, mesh, strategy = spec.model, spec.strategy.mesh, spec.strategy
-    mixed = strategy.scheme == "ulysses-ring"
-    if mixed and mesh.context > 1 and (mesh.context % strategy.ulysses or not 1 < strategy.ulysses < mesh.context):
-        yield f"ulysses={strategy.ulysses} is no divisor of context={mesh.context} between 1 and it; ulysses-ring needs one"
+    scheme, facts = strategy.scheme, SCHEME_FACTS[strategy.scheme]
+    if facts.groups and mesh.context > 1 and (mesh.context % strategy.ulysses or not 1 < strategy.ulysses < mesh.context):
+        yield f"ulysses={strategy.ulysses} is no divisor of context={mesh.context} between 1 and it; {scheme} needs one"
         return
-    if strategy.ulysses > 1 and not mixed:
-        yield f"ulysses={strategy.ulysses} with scheme {strategy.scheme}: only ulysses-ring exchanges heads in groups; use 1"
-    if not mixed and strategy.scheme != "ulysses":
+    if strategy.ulysses > 1 and not facts.groups:
+        yield f"ulysses={strategy.ulysses} with scheme {scheme}: only {GROUP_SCHEME_NAMES} exchanges heads in groups; use 1"
+    if facts.exchange == "nothing":
         return
-    ranks, names = (strategy.ulysses, "ulysses") if mixed else (mesh.context, "context")
+    ranks, names = (strategy.ulysses, "ulysses") if facts.groups else (mesh.context, "context")
     ranks, names = ranks * mesh.tensor, f"tensor x {names}"
-    yield from _divides((names, ranks), ("heads", model.heads), hint=f"{strategy.scheme} splits heads over both")
+    yield from _divides((names, ranks), ("heads", model.heads), hint=f"{scheme} splits heads over both")
     if model.kv_heads % ranks and ranks % model.kv_heads:
         yield f"{names}={ranks} neither divides kv_heads={model.kv_heads} nor is a multiple of it; use a ring scheme"
 
@@ -79,7 +79,7 @@ def _ring(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
     if strategy.bidirectional == "off" or strategy.mesh.context == 1:
         return
-    if strategy.scheme not in RING_SCHEMES:
+    if not SCHEME_FACTS[strategy.scheme].rings:
         yield f"bidirectional=on with scheme {strategy.scheme}: only a ring has directions; use {', '.join(RING_SCHEMES)}"
         return
     heads = max(1, model.kv_heads // (strategy.mesh.tensor * strategy.ulysses))
@@ -115,7 +115,7 @@ def _windows(spec: StepSpec) -> Iterator[str]:
         return
     window, groups = model.sliding_window, strategy.mesh.context // strategy.ulysses
     half = workload.seq_len // (2 * groups)
-    if strategy.scheme in ZIGZAG_SCHEMES and groups > 1 and window is not None and window - 1 > half:
+    if zigzag(strategy) and window is not None and window - 1 > half:
         yield (
             f"sliding_window={window} tokens of {model.name} reaches beyond a half chunk of {half} tokens; use scheme ring, or"
             " fewer context ranks"

@@ -20,7 +20,7 @@ from strategies.model.decoder import Decoder
 from strategies.parallel.mesh import CONTEXT, axis_sizes
 from strategies.parallel.placement import partition_specs
 from strategies.parallel.ranks import Rank, alone
-from strategies.schemes.layout import ZIGZAG_SCHEMES, token_order
+from strategies.schemes.layout import token_order, zigzag
 from strategies.train.limits import check
 from strategies.train.optimizer import adamw
 from strategies.train.step import LossAndGradients, Metrics, TrainState
@@ -82,7 +82,7 @@ def _visits(spec: StepSpec) -> np.ndarray:
     """
     strategy, length = spec.strategy, spec.workload.seq_len
     chunks = strategy.mesh.context // strategy.ulysses
-    halves = 2 if strategy.scheme in ZIGZAG_SCHEMES and chunks > 1 else 1
+    halves = 2 if zigzag(strategy) else 1
     run = length // (chunks * halves)
     first = token_order(strategy, seq_len=length)[::run].reshape(chunks, halves)
     back = -(-(first % (spec.workload.document_len or length)) // run)

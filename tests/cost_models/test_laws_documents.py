@@ -17,11 +17,11 @@ from cost_models.inputs.table import StrategyTable
 from cost_models.masks.documents import Chunks, document_pairs, visited_keys
 from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
-from lcplan.strategy import SCHEMES, Mesh, Strategy
+from lcplan.strategy import SCHEME_FACTS, SCHEMES, Mesh, Strategy
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.interface import Segments
 from strategies.kernels.tiles import may_share
-from strategies.schemes.layout import ZIGZAG_SCHEMES, token_order
+from strategies.schemes.layout import token_order
 from strategies.schemes.pattern import _span, pattern_of
 from strategies.schemes.route import Route
 
@@ -79,7 +79,7 @@ def area(segments, mask):
 @pytest.mark.parametrize("document_len", [700, 2048, 5000])
 @pytest.mark.parametrize("scheme", ["ring", "ring-zigzag"])
 def test_blocks_are_those_that_the_kernel_visits(scheme, document_len):
-    chunks = Chunks(count=3, length=2048, zigzag=scheme in ZIGZAG_SCHEMES)
+    chunks = Chunks(count=3, length=2048, zigzag=SCHEME_FACTS[scheme].balanced)
     order = token_order(Strategy(mesh=Mesh(context=3), scheme=scheme), seq_len=3 * 2048)
     ids = jnp.asarray((order // document_len).reshape(3, 2048))
     own, others = visited_keys(chunks, document_len)

@@ -5,8 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from export_plans import make_plan as exported_plan
+from export_plans import plans
 
 from lcplan import catalog
+from lcplan.evidence.plan import Plan
 from lcplan.spec.workload import Workload
 from planner.candidates.candidate import Candidate, rank
 from planner.measure.targets.toolchain import Toolchain
@@ -19,6 +22,18 @@ from planner.run.run_folder import RunFolder
 from planner.run.stages import Effort, search
 
 Ask = Callable[..., SearchRequest]
+
+
+@pytest.fixture(scope="session")
+def named_plans() -> dict[str, Plan]:
+    """Every plan that the exporters' tests share."""
+    return plans()
+
+
+@pytest.fixture
+def new_plan() -> Callable[..., Plan]:
+    """A plan by catalogue names (``export_plans.make_plan``)."""
+    return exported_plan
 
 
 @pytest.fixture

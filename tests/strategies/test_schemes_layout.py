@@ -11,18 +11,18 @@ from jax.sharding import PartitionSpec as P
 
 from cost_models.attention.work import causal_imbalance
 from cost_models.masks.documents import Chunks, visited_keys
-from lcplan.strategy import Mesh, Strategy
+from lcplan.spec.model import ModelSpec
+from lcplan.spec.workload import Workload
+from lcplan.strategy import SCHEME_FACTS, Mesh, Strategy
+from strategies.inputs.step_spec import StepSpec
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.parallel.mesh import CONTEXT, build_mesh
-from strategies.schemes.all_gather import all_gather_attention
+from strategies.schemes import attend_with
 from strategies.schemes.documents import cut
 from strategies.schemes.layout import local_positions, token_order
-from strategies.schemes.pattern import pattern_of
-from strategies.schemes.ring import ring_attention
-from strategies.schemes.route import Route
-from strategies.schemes.ulysses import ulysses_ring_attention
 
 RANKS, LENGTH, HEADS = 8, 4, 4
+MODEL = ModelSpec(name="heads", layers=1, d_model=16, d_ff=16, heads=HEADS, kv_heads=HEADS, head_dim=4, vocab=16)
 MESH = build_mesh(Strategy(mesh=Mesh(context=RANKS)), jax.devices()[:RANKS])
 
 
@@ -41,17 +41,18 @@ class CountingKernel(BlockwiseKernel):
         return super().forward(q, kv, mask=mask, segments=segments)
 
 
-def work_by_rank(attention, strategy, document_len=None):
+def work_by_rank(strategy, document_len=None):
     """In score elements of all heads."""
     CountingKernel.work.clear()
     q, kv = jnp.ones((1, RANKS * LENGTH, HEADS, 4)), jnp.ones((2, 1, RANKS * LENGTH, HEADS, 4))
-    pattern = pattern_of(strategy.scheme, CountingKernel(), route=Route.of(strategy))
+    workload = Workload(seq_len=RANKS * LENGTH, global_batch=1)
+    spec = StepSpec(MODEL, workload, strategy, "blockwise")
     specs = P(None, CONTEXT), P(None, None, CONTEXT)
     documents = None
     if document_len is not None:
         documents = cut(jnp.asarray(token_order(strategy, seq_len=RANKS * LENGTH) // document_len)[None], RANKS)
     attend = jax.shard_map(
-        lambda q, kv: attention(q, kv, pattern=pattern, documents=documents),
+        lambda q, kv: attend_with(q, kv, kernel=CountingKernel(), spec=spec, documents=documents),
         mesh=MESH,
         in_specs=specs,
         out_specs=specs[0],
@@ -66,32 +67,32 @@ def work_by_rank(attention, strategy, document_len=None):
 @pytest.mark.parametrize("scheme", ["ring", "ring-zigzag", "all-gather"])
 def test_chunks_that_share_no_document_are_not_visited(scheme, document_len):
     """And the law says by how much each rank's work shrinks."""
-    attention = all_gather_attention if scheme == "all-gather" else ring_attention
-    work = work_by_rank(attention, over_context(scheme), document_len)
+    work = work_by_rank(over_context(scheme), document_len)
     _, others = visited_keys(Chunks(RANKS, LENGTH, scheme != "ring"), document_len, whole=True)
     assert work == [LENGTH**2 / 2 + LENGTH * keys for keys in others]
 
 
 @pytest.mark.parametrize("bidirectional", ["off", "on"])
 def test_contiguous_ring_waits_for_its_last_rank(bidirectional):
-    work = work_by_rank(ring_attention, over_context("ring", bidirectional=bidirectional))
+    work = work_by_rank(over_context("ring", bidirectional=bidirectional))
     assert work == [LENGTH**2 * (rank + 1 / 2) for rank in range(RANKS)]
     assert max(work) / np.mean(work) == causal_imbalance(np.array(float(RANKS))) == (2 * RANKS - 1) / RANKS
 
 
 @pytest.mark.parametrize(
-    ("attention", "fields"),
+    "fields",
     [
-        (ring_attention, {"scheme": "ring-zigzag"}),
-        (ring_attention, {"scheme": "ring-zigzag", "bidirectional": "on"}),
-        (all_gather_attention, {"scheme": "all-gather"}),
-        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 2}),
-        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 2, "bidirectional": "on"}),
-        (ulysses_ring_attention, {"scheme": "ulysses-ring", "ulysses": 4}),
+        {"scheme": "ring-zigzag"},
+        {"scheme": "ring-zigzag", "bidirectional": "on"},
+        {"scheme": "all-gather"},
+        {"scheme": "ulysses-ring", "ulysses": 2},
+        {"scheme": "ulysses-ring", "ulysses": 2, "bidirectional": "on"},
+        {"scheme": "ulysses-ring", "ulysses": 4},
     ],
 )
-def test_zigzag_works_equally(attention, fields):
-    assert work_by_rank(attention, over_context(**fields)) == [LENGTH**2 * RANKS / 2] * RANKS
+def test_balanced_schemes_work_equally(fields):
+    assert SCHEME_FACTS[fields["scheme"]].balanced
+    assert work_by_rank(over_context(**fields)) == [LENGTH**2 * RANKS / 2] * RANKS
 
 
 def test_zigzag_order_pairs_early_with_late():

@@ -132,7 +132,6 @@ FAST = [
     strategy("all-gather", "none", fsdp=2, context=4),
     strategy("ulysses", "save-attention", data=2, context=2, tensor=2),
     strategy("ring", "save-attention", context=4, bidirectional="on"),
-    strategy("ulysses-ring", ulysses=2, context=8),
     strategy("ulysses-ring", "none", ulysses=4, context=8),  # two ranks that exchange share a KV head
     strategy("ulysses-ring", ulysses=2, context=4, tensor=2),
     strategy("ring", context=2, tensor=4),  # more tensor ranks than KV heads

@@ -1,4 +1,7 @@
-"""Loss and every gradient equal the single-device reference, in fp32, for each scheme and mixture of axes."""
+"""Loss and every gradient equal the single-device reference, in fp32, for mixtures of schemes, axes and knobs.
+
+The smallest case of every scheme is in test_scheme_contract.py.
+"""
 
 from functools import cache
 from typing import Any
@@ -7,7 +10,7 @@ import pytest
 from equality import Case, assert_equal, errors
 
 from lcplan.spec.model import ModelSpec, Rope
-from lcplan.strategy import AXES, RING_SCHEMES, SCHEMES, Mesh, Strategy
+from lcplan.strategy import AXES, RING_SCHEMES, SCHEME_FACTS, SCHEMES, Mesh, Strategy
 from lcplan.strategy.remat import REMAT_POLICIES
 
 PLAIN = ModelSpec(name="odd groups", layers=2, d_model=48, d_ff=40, heads=12, kv_heads=4, head_dim=8, vocab=96)
@@ -40,7 +43,6 @@ THREE = PLAIN.model_copy(update={"name": "three layers", "layers": 3})
 FAST = [
     (PLAIN, strategy()),
     (RICH, strategy(remat="none", microbatches=2)),
-    (PLAIN, strategy("ring", context=4, tensor=2)),
     (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, remat="save-attention")),
     (PLAIN, strategy("all-gather", context=4, tensor=2, remat="minimal")),
     (PLAIN, strategy("ulysses", context=4, fsdp=2, remat="none")),
@@ -56,7 +58,6 @@ FAST = [
     (RICH, strategy("ring", fsdp=2, tensor=4, collective_matmul="one-way", remat="none")),  # two tensor ranks share a KV head
     (RICH, strategy(tensor=8, collective_matmul="two-way")),  # four do
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
-    (PLAIN, strategy("ulysses-ring", ulysses=2, context=8)),
     (PLAIN, strategy("ulysses", context=2, tensor=2, attention_block=4)),
     (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on", remat="save-attention")),
@@ -86,7 +87,7 @@ def on_grid(test):
 def grid_point(scheme, *, bidirectional, fsdp, tensor, remat):
     """Rings of four where eight devices and the heads allow it: a ring of two has no hop of gradients that are not complete."""
     wide = fsdp * tensor == 1 or (fsdp * tensor == 2 and not (scheme == "ulysses" and tensor == 2))
-    exchange = {"context": 4, "ulysses": 2} if scheme == "ulysses-ring" else {"context": 4 if wide else 2}
+    exchange = {"context": 4, "ulysses": 2} if SCHEME_FACTS[scheme].groups else {"context": 4 if wide else 2}
     mixed = strategy(scheme, remat, fsdp=fsdp, tensor=tensor, bidirectional=bidirectional, **exchange)
     if mixed.devices > 8:
         pytest.skip("more than eight devices")

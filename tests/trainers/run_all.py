@@ -13,10 +13,11 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "planner"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "planner" / "export"))
 
 from export_plans import plans
-from real_trainers import VENVS, real_python
+from real_trainers import REAL, real_python
 
 from lcplan.evidence.plan import Plan
 from lcplan.formats.errors import BadInputError
@@ -55,7 +56,7 @@ def table(pythons: dict[str, str]) -> str:
         for name, plan in shared.items()
     ]
     heads = [f"{trainer} {version}" for trainer, (_, version) in columns.items()]
-    missing = [trainer for trainer in VENVS if trainer not in pythons]
+    missing = [trainer for trainer in REAL if trainer not in pythons]
     left_out = f" Not here: {', '.join(missing)}." if missing else ""
     day = datetime.now(UTC).date().isoformat()
     lines = [f"Run on {day}.{left_out}", "", f"| plan | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|", *rows]
@@ -66,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", metavar="PAGE", help="put the table between the page's marks")
     page = parser.parse_args().write
-    found = table({trainer: python for trainer in VENVS if (python := real_python(trainer))})
+    found = table({trainer: python for trainer in REAL if (python := real_python(trainer))})
     if page is None:
         print(found)
         return

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from lcplan.formats.units import GIB, format_bytes, format_seconds
+from lcplan.strategy import SCHEMES
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
 from planner.report.html.priced_sample import Dot
 from planner.run.run_read import Run
 
-SCHEMES = ("ring", "ring-zigzag", "all-gather", "ulysses", "ulysses-ring", "no context axis")
+NO_CONTEXT = "no context axis"
+GROUPS = (*SCHEMES, NO_CONTEXT)
+"""What colours and shapes tell apart."""
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 KINDS = ("priced", "candidate", "winner")
 HEIGHT_PIXELS = 380
@@ -61,9 +64,9 @@ def _spec(values: list[dict[str, Any]], budget_gib: float) -> dict[str, Any]:
 
 
 def _dots(values: list[dict[str, Any]]) -> dict[str, Any]:
-    shown = [scheme for scheme in SCHEMES if any(value["scheme"] == scheme for value in values)]
-    colours = {"domain": shown, "range": [PALETTE[SCHEMES.index(scheme)] for scheme in shown]}
-    shapes = {"domain": shown, "range": [SHAPES[SCHEMES.index(scheme)] for scheme in shown]}
+    shown = [scheme for scheme in GROUPS if any(value["scheme"] == scheme for value in values)]
+    colours = {"domain": shown, "range": [PALETTE[GROUPS.index(scheme) % len(PALETTE)] for scheme in shown]}
+    shapes = {"domain": shown, "range": [SHAPES[GROUPS.index(scheme) % len(SHAPES)] for scheme in shown]}
     log = {"type": "log", "nice": False, "padding": 12}
     memory = "memory a device with allowance [GiB], log scale"
     return {
@@ -117,7 +120,7 @@ def _candidate(run: Run, candidate: Candidate) -> dict[str, Any]:
     winner = run.winner is not None and candidate.strategy == run.winner.strategy
     return {
         "strategy": strategy.label,
-        "scheme": strategy.scheme if strategy.mesh.context > 1 else "no context axis",
+        "scheme": strategy.scheme if strategy.mesh.context > 1 else NO_CONTEXT,
         "remat": strategy.remat,
         "devices": strategy.devices,
         "step_s": _short(best.step_s),

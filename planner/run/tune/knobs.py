@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcplan.strategy import COLLECTIVE_MATMULS, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
+from lcplan.strategy import COLLECTIVE_MATMULS, GROUP_SCHEMES, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
 from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.request.request import SearchRequest
@@ -61,8 +61,8 @@ class TuningSpace:
             chosen["offload_percent"] = knob("offload_percent", _shares(self.request))
         if mesh.context > 1:
             exchanges = [n for n in divisors(mesh.context) if 1 < n < mesh.context]
-            chosen["scheme"] = knob("scheme", [name for name in SCHEMES if exchanges or name != "ulysses-ring"])
-            if chosen["scheme"] == "ulysses-ring":
+            chosen["scheme"] = knob("scheme", [name for name in SCHEMES if exchanges or name not in GROUP_SCHEMES])
+            if chosen["scheme"] in GROUP_SCHEMES:
                 chosen["ulysses"] = knob("ulysses", exchanges or [1])
             if chosen["scheme"] in RING_SCHEMES:
                 chosen["bidirectional"] = knob("bidirectional", ("off", "on"))

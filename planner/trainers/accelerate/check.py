@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,5 +54,18 @@ def _nested_keys(file: str, known: set[str]) -> None:
                 raise ValueError(f"{section}.{key} is unknown and would be dropped without a word")
 
 
+def keys() -> Iterator[str]:
+    """The fields of the launcher's configuration, those of its sections with the section before a dot."""
+    from accelerate.commands.config.config_args import ClusterConfig
+    from accelerate.commands.launch import launch_command_parser
+
+    yield from (field.name for field in dataclasses.fields(ClusterConfig))
+    for name in vars(launch_command_parser().parse_args(["train.py"])):
+        if name.startswith("parallelism_config_"):
+            yield f"parallelism_config.{name}"
+        elif name.startswith("fsdp_"):
+            yield f"fsdp_config.{name}"
+
+
 if __name__ == "__main__":
-    answer(check, "accelerate", preload="accelerate.commands.launch")
+    answer(check, "accelerate", preload="accelerate.commands.launch", keys=keys)

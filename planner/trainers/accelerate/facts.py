@@ -14,9 +14,9 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, code
+from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import all_or_nothing, always, as_is, instead, torch_knobs
+from planner.trainers.common.knobs import all_or_nothing, always, as_is, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import TRANSFORMERS
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule, whole_stream
 
@@ -30,7 +30,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as Accelerate has it."""
     return torch_knobs("Accelerate") | {
         "scheme": Knob(
-            as_is(*ROTATION) | instead("ring-zigzag", of=("ring", "ulysses", "ulysses-ring")),
+            as_is(*ROTATION) | instead("ring-zigzag", of=other_schemes(*ROTATION)),
             "torch's context parallelism is a head-tail balanced ring or a gather; Ulysses goes by DeepSpeed (--to deepspeed)",
         ),
         "remat": all_or_nothing("fsdp_activation_checkpointing is on or off; off where that fits"),
@@ -68,9 +68,13 @@ def _say_replicas_alone(_: Setting, strategy: Strategy) -> str:
     )
 
 
+def _rotates(table: StrategyTable) -> Mask:
+    """Rows whose ranks attend by torch's context parallelism: those that do not see whole sequences."""
+    return table.scheme_has(lambda facts: not facts.sees_whole_sequences)
+
+
 def _windows(setting: Setting, table: StrategyTable) -> Mask:
-    rotated = (table.context > 1) & (table.scheme != code("scheme", "ulysses"))
-    return np.asarray(rotated & setting.model.windows_within(setting.workload.seq_len))
+    return np.asarray(_rotates(table) & setting.model.windows_within(setting.workload.seq_len))
 
 
 def _say_windows(setting: Setting, strategy: Strategy) -> str:
@@ -82,7 +86,7 @@ def _say_windows(setting: Setting, strategy: Strategy) -> str:
 
 
 def _sinks(setting: Setting, table: StrategyTable) -> Mask:
-    return np.asarray((table.context > 1) & (table.scheme != code("scheme", "ulysses")) & setting.model.attention_sinks)
+    return np.asarray(_rotates(table) & setting.model.attention_sinks)
 
 
 def _say_sinks(setting: Setting, strategy: Strategy) -> str:

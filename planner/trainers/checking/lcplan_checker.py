@@ -3,6 +3,9 @@
 Standard library only. This file is run by path with a checker's path as its first argument, so that the checker imports it as
 a neighbour and no other module of lcplan is on the path. Several requests share one import
 of the trainer: each is looked at in a fork, with its own environment, so that none sees what another left behind.
+
+``--keys`` in place of the requests prints the keys that the installed version knows, which become the ``keys.txt`` of a
+trainer whose file lcplan reads: ``PYTHON lcplan_checker.py ../maxtext/check.py --keys > ../maxtext/keys.txt``.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module, metadata
 from typing import Any
 
@@ -22,10 +25,15 @@ MAX_WORDS = 1500
 Check = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def answer(check: Check, package: str, *, preload: str = "") -> None:
+def answer(check: Check, package: str, *, preload: str = "", keys: Callable[[], Iterable[str]] | None = None) -> None:
     """Answer every request in order. A refusal of the trainer is an answer, not a crash."""
-    requests: list[dict[str, Any]] = json.loads(sys.argv[1])
+    argument = sys.argv[1]
     sys.argv = sys.argv[:1]
+    if argument == "--keys" and keys is not None:
+        listed = "\n".join(sorted(set(keys())))
+        sys.stdout.write(f"# Keys of {package} {_version(package)}, listed by check.py --keys\n{listed}\n")
+        return
+    requests: list[dict[str, Any]] = json.loads(argument)
     if len(requests) == 1:
         _answer(check, package, request=requests[0])
         return

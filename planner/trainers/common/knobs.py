@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, Dtype
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
 from planner.trainers.common.interface import Knob, KnobName
@@ -25,6 +25,11 @@ def instead(first: str, *others: str, of: tuple[str, ...]) -> dict[str, tuple[st
 def besides(*policies: str) -> tuple[str, ...]:
     """All remat policies but these."""
     return tuple(name for name in REMAT_POLICIES if name not in policies)
+
+
+def other_schemes(*schemes: str) -> tuple[str, ...]:
+    """All context schemes but these."""
+    return tuple(name for name in SCHEMES if name not in schemes)
 
 
 def always(dtype: str, why: str) -> Knob:

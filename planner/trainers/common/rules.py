@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, code, divisors_up_to
+from planner.rules.interface import Mask, Rule, divisors_up_to
 from planner.trainers.common.interface import OWN_STEP, Difference, Job, Trainer
 
 
@@ -71,7 +71,7 @@ def ulysses_kv_rule(trainer: str) -> Rule:
 
     def broken(setting: Setting, table: StrategyTable) -> Mask:
         heads = setting.model.kv_heads // table.tensor.clip(max=setting.model.kv_heads)
-        return (table.scheme == code("scheme", "ulysses")) & (table.context > 1) & (heads % table.context != 0)
+        return table.scheme_has(lambda facts: facts.sees_whole_sequences) & (heads % table.context != 0)
 
     def say(setting: Setting, strategy: Strategy) -> str:
         heads = max(1, setting.model.kv_heads // strategy.mesh.tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,48 @@ def _heads(request: dict[str, Any], sequence: int) -> list[int]:
     return [heads, kv_heads]
 
 
+class Asked(dict[str, Any]):
+    """A configuration that notes which keys are asked of it."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.keys_asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value, its key noted."""
+        self.keys_asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.keys_asked.add(str(key))
+        return super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_asked.add(key)
+        return super().__getitem__(key)
+
+    def keys(self) -> Any:
+        """The dict itself, so that ``key in config.keys()`` is noted too."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Asked:
+        return self
+
+
+def keys() -> Iterator[str]:
+    """The keys that the configuration is asked for, and those of ZeRO's section."""
+    from deepspeed.runtime import config
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    asked = Asked({"train_batch_size": 1, "optimizer": {"type": "adam"}, "zero_optimization": {"stage": 3}})
+    config.DeepSpeedConfig._configure_train_batch_size = lambda _: None
+    config.DeepSpeedConfig._do_sanity_check = lambda _: None
+    config.DeepSpeedConfig(asked)
+    yield from asked.keys_asked
+    yield from ("sequence_parallel_size", "data_parallel_size")  # read by deepspeed.initialize, not by the configuration
+    yield from (f"zero_optimization.{field.alias or name}" for name, field in DeepSpeedZeroConfig.model_fields.items())
+
+
 if __name__ == "__main__":
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    answer(check, "deepspeed", preload="deepspeed.runtime.config")
+    answer(check, "deepspeed", preload="deepspeed.runtime.config", keys=keys)

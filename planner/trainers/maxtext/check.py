@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -65,5 +66,13 @@ def _shape(config: Any) -> list[int]:
     return [int(getattr(config, name)) for name in names]
 
 
+def keys() -> Iterator[str]:
+    """The fields of MaxText's configuration."""
+    from maxtext.configs.types import MaxTextConfig
+
+    yield "base_config"
+    yield from MaxTextConfig.model_fields
+
+
 if __name__ == "__main__":
-    answer(check, "maxtext", preload="maxtext.configs.pyconfig")
+    answer(check, "maxtext", preload="maxtext.configs.pyconfig", keys=keys)

@@ -15,11 +15,11 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import AXIS_ORDERS, Strategy
+from lcplan.strategy import AXIS_ORDERS, SCHEME_FACTS, Scheme, Strategy
 from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
-from planner.rules.interface import Mask, Rule, code, divisors_up_to
+from planner.rules.interface import Mask, Rule, divisors_up_to
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
-from planner.trainers.common.knobs import always, as_is, instead, jax_knobs
+from planner.trainers.common.knobs import always, as_is, instead, jax_knobs, other_schemes
 
 FILE = "maxtext.yml"
 JAX = "0.11.2"
@@ -33,7 +33,7 @@ SPLASH_BLOCKS = (
     "sa_block_q_dq", "sa_block_kv_dq",
 )  # fmt: skip
 """Keys of the tiles of its splash kernels; lcplan's step has one size for all of them."""
-SCHEMES: Mapping[str, tuple[str, bool]] = MappingProxyType(
+SCHEMES: Mapping[Scheme, tuple[str, bool]] = MappingProxyType(
     {"ring": ("ring", False), "ring-zigzag": ("ring", True), "all-gather": ("all_gather", True), "ulysses": ("ulysses", False)}
 )
 """``context_parallel_strategy`` and ``context_parallel_load_balance`` of each scheme."""
@@ -57,8 +57,8 @@ SAVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     """Each knob as MaxText has it on this hardware under this jax."""
     tpu = hardware.kind == "tpu"
-    schemes = as_is(*SCHEMES) if tpu else as_is("ring", "ring-zigzag", "all-gather") | instead("ring-zigzag", of=("ulysses",))
-    schemes |= instead("ring-zigzag", of=("ulysses-ring",))
+    there = [name for name in SCHEMES if tpu or not SCHEME_FACTS[name].sees_whole_sequences]
+    schemes = as_is(*there) | instead("ring-zigzag", of=other_schemes(*there))
     return jax_knobs("MaxText", jax) | {
         "scheme": Knob(schemes, "MaxText runs Ulysses on TPU only, and lcplan writes no context_usp_ulysses axis"),
         "remat": Knob(as_is(*REMAT_POLICIES)),
@@ -140,8 +140,7 @@ def _llama3_scaling(model: ModelSpec) -> tuple[float, float, float, int]:
 
 
 def _ring(table: StrategyTable) -> Mask:
-    rings = np.isin(table.scheme, [code("scheme", "ring"), code("scheme", "ring-zigzag")])
-    return np.asarray(rings & (table.context > 1))
+    return table.scheme_has(lambda facts: facts.rings and facts.exchange == "nothing")
 
 
 def _ring_squared(setting: Setting, table: StrategyTable) -> Mask:
@@ -159,7 +158,7 @@ def _say_ring_squared(setting: Setting, strategy: Strategy) -> str:
 
 def _zigzag_odd(setting: Setting, table: StrategyTable) -> Mask:
     """Chunks are dealt in pairs (``reorder_sequence``), but for packed sequences on GPU, which are laid out in stripes."""
-    zigzag = _ring(table) & (table.scheme == code("scheme", "ring-zigzag")) & (table.context % 2 == 1)
+    zigzag = _ring(table) & table.scheme_has(lambda facts: facts.balanced) & (table.context % 2 == 1)
     striped = setting.hardware.kind == "gpu" and getattr(setting.workload, "document_len", None) is not None
     return np.zeros(len(table), dtype=bool) if striped else zigzag
 
@@ -169,7 +168,7 @@ def _say_zigzag_odd(_: Setting, strategy: Strategy) -> str:
 
 
 def _ulysses(setting: Setting, table: StrategyTable) -> Mask:
-    used = (table.scheme == code("scheme", "ulysses")) & (table.context > 1)
+    used = table.scheme_has(lambda facts: facts.sees_whole_sequences)
     kv_heads = setting.model.kv_heads // np.minimum(table.tensor, setting.model.kv_heads)
     return used & ((kv_heads % table.context != 0) | (setting.model.kv_heads == 1))
 
@@ -203,7 +202,7 @@ def _across_slices(setting: Setting, table: StrategyTable) -> Mask:
         for axis in order:
             outer = outer * getattr(table, axis)
             broken |= (table.axis_order == index) & (count % outer != 0) & (outer % count != 0)
-    ulysses = (table.scheme == code("scheme", "ulysses")) & (count > table.data * table.fsdp)
+    ulysses = table.scheme_has(lambda facts: facts.sees_whole_sequences) & (count > table.data * table.fsdp)
     return broken | ulysses
 
 

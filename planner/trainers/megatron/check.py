@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,5 +80,16 @@ def _bridge(text: str) -> None:
             raise ValueError(f"{name} is no field of Megatron-Bridge's {section} section")
 
 
+def keys() -> Iterator[str]:
+    """The options of Megatron's parser, without dashes."""
+    import argparse
+
+    from megatron.training.arguments import add_megatron_arguments
+
+    parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
+    for action in parser._actions:
+        yield from (option.removeprefix("--") for option in action.option_strings if option.startswith("--"))
+
+
 if __name__ == "__main__":
-    answer(check, "megatron-core", preload="megatron.training.arguments")
+    answer(check, "megatron-core", preload="megatron.training.arguments", keys=keys)

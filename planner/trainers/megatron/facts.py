@@ -12,7 +12,7 @@ from types import MappingProxyType
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, torch_knobs
+from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import MEGATRON_FSDP
 from planner.trainers.common.rules import bf16_copy, keeps_more, two_chunks_rule, ulysses_kv_rule
 
@@ -30,7 +30,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     return torch_knobs("Megatron") | {
         "scheme": Knob(
             as_is(*SCHEMES)
-            | instead("ring-zigzag", of=("ring", "ulysses-ring"))
+            | instead("ring-zigzag", of=other_schemes(*SCHEMES))
             | instead("ulysses", "ring-zigzag", of=("ulysses",)),
             "Megatron's rings are always zigzag (2 x context chunks), its all-to-all does not replicate key/value heads, "
             "and a2a+p2p is not what ulysses-ring lays out",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,5 +60,13 @@ def _parameters(config: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def keys() -> Iterator[str]:
+    """The fields of the two sections that are read."""
+    from torchtitan.config import configs
+
+    for section, cls in (("training", configs.TrainingConfig), ("parallelism", configs.ParallelismConfig)):
+        yield from (f"{section}.{field.name}" for field in dataclasses.fields(cls))
+
+
 if __name__ == "__main__":
-    answer(check, "torchtitan", preload="torchtitan.models.llama3.config_registry")
+    answer(check, "torchtitan", preload="torchtitan.models.llama3.config_registry", keys=keys)

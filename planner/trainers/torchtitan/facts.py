@@ -16,7 +16,7 @@ from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import always, as_is, besides, instead, torch_knobs
+from planner.trainers.common.knobs import always, as_is, besides, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule
 
@@ -27,7 +27,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
     """Each knob as torchtitan has it."""
     return torch_knobs("torchtitan") | {
         "scheme": Knob(
-            as_is("all-gather") | instead("all-gather", of=("ring", "ring-zigzag", "ulysses", "ulysses-ring")),
+            as_is("all-gather") | instead("all-gather", of=other_schemes("all-gather")),
             "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
         ),
         "remat": Knob(

@@ -11,7 +11,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import AXES, BACKENDS, SCHEMES, AxisName
+from lcplan.strategy import AXES, BACKENDS, GROUP_SCHEME_NAMES, GROUP_SCHEMES, SCHEMES, AxisName, schemes_where
 from lcplan.strategy.remat import NAMED_TENSORS, RematName
 from planner.validate.sources.excuse import NotModelledError
 from planner.validate.sources.names import REMAT_SLIP, is_selective, is_slip, precision_of, remat_of, scheme_of
@@ -80,12 +80,12 @@ def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) ->
 
 
 def _check_exchange(row: Row, *, context: int) -> None:
-    """Ranks that exchange heads are of scheme ``ulysses-ring`` and divide the context axis."""
+    """Groups of ranks exchange heads only in a scheme that has such groups, and divide the context axis."""
     ranks = row.strategy.ulysses
-    if ranks is not None and (scheme_of(row.strategy.scheme) != "ulysses-ring" or context % ranks):
+    if ranks is not None and (scheme_of(row.strategy.scheme) not in GROUP_SCHEMES or context % ranks):
         raise BadInputError(
-            f"row {row.id}: ulysses={ranks} needs scheme ulysses-ring (here {row.strategy.scheme}) and a context it divides"
-            f" (here {context}); leave it out for other schemes"
+            f"row {row.id}: ulysses={ranks} needs scheme {GROUP_SCHEME_NAMES} (here {row.strategy.scheme}) and a context it"
+            f" divides (here {context}); leave it out for other schemes"
         )
 
 
@@ -127,8 +127,9 @@ def _check_remat(row: Row) -> None:
 def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> None:
     """Ulysses gives each rank whole heads; a source that ran out of ranks says out of memory."""
     ranks = mesh.get("context", 1) * mesh.get("tensor", 1)
-    if scheme_of(row.strategy.scheme) == "ulysses" and model.heads % ranks:
-        raise NotModelledError("scheme", f"ulysses over context x tensor = {ranks} ranks of {model.heads} heads")
+    scheme = scheme_of(row.strategy.scheme)
+    if scheme in schemes_where(lambda facts: facts.sees_whole_sequences) and model.heads % ranks:
+        raise NotModelledError("scheme", f"{scheme} over context x tensor = {ranks} ranks of {model.heads} heads")
 
 
 def _mesh(stated: RowMesh, devices: int | None) -> tuple[dict[AxisName, int], int]:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from export_plans import ABLE
-from real_trainers import VENVS, real_python
+from real_trainers import REAL, real_python
 
 from lcplan.spec.model import ModelSpec
 from planner.export.check import CheckResult, check_export, check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan
+from planner.trainers import all_trainers
+from planner.trainers.registry import checker
 
 pytestmark = pytest.mark.trainers
 
@@ -35,7 +37,7 @@ def checked(plan, trainer: str, *, folder: Path, python: str, change: Callable[[
     return check_export(export, folder, python=python)
 
 
-@pytest.mark.parametrize("trainer", list(VENVS))
+@pytest.mark.parametrize("trainer", REAL)
 def test_the_real_package_accepts_and_reads_every_plan_back(named_plans, tmp_path, python, trainer):
     command = python(trainer)
     assert len(ABLE[trainer]) >= 6
@@ -159,17 +161,18 @@ def test_maxtexts_train_compile_takes_the_export(named_plans, tmp_path, python):
     assert compiled.temp_bytes > 0
 
 
-def test_keys_are_those_of_the_packages(python):
+@pytest.mark.parametrize("trainer", [one.name for one in all_trainers() if one.reads])
+def test_keys_are_those_of_the_packages(python, trainer):
     """The key lists that importers know by are what the packages list today."""
     import subprocess
 
+    from planner.trainers.checking import lcplan_checker
     from planner.trainers.common.known_keys import known_keys
 
-    script = Path(__file__).parents[2] / "trainers" / "list_keys.py"
-    for trainer in ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed"):
-        done = subprocess.run([python(trainer), str(script), trainer], capture_output=True, text=True, check=True)
-        listed = {line for line in done.stdout.splitlines() if line and not line.startswith(("#", "[", " "))}
-        assert known_keys(trainer) <= listed
+    command = [python(trainer), lcplan_checker.__file__, str(checker(trainer)), "--keys"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    listed = {line for line in done.stdout.splitlines() if line and not line.startswith(("#", "[", " "))}
+    assert known_keys(trainer) <= listed
 
 
 def test_the_exported_yaml_of_bridge_names_real_fields(named_plans, tmp_path, python):

@@ -164,6 +164,13 @@ CASES = [
         "2 x context = 16 chunks",
         {"context": 4, "scheme": "ring-zigzag"},
     ),
+    (  # its step holds half chunks too
+        "zigzag-chunks",
+        {"seq": 1000},
+        {"context": 8, "scheme": "all-gather"},
+        "all-gather cuts the sequence into 2 x context = 16 chunks",
+        {"context": 4, "scheme": "all-gather"},
+    ),
     (
         "zigzag-chunks",
         {"seq": 1000},
