@@ -18,8 +18,6 @@ JAX = {"jax", "jaxlib", "flax", "optax", "libtpu", "jax_plugins"}
 POINTS_UP = {"lcplan/__init__.py": {"planner.api"}, "lcplan/__main__.py": {"planner.cli.main"}}
 """The two files that may reach a higher package, and only through ``import_module`` of these names."""
 MOST_MODULES = 15
-KNOWN_CIRCLE = {f"planner.space.{name}" for name in ("analysis", "rl_iteration", "rollout_analysis")}
-"""Files that still import each other; goes when each workload has its own module."""
 HEAVY = ("jax", "numpy", "optuna", "flax", "matplotlib", "plotly", "rich", "click")
 
 
@@ -86,8 +84,7 @@ def arrows(path):
 def plain_arrows():
     """The graph of modules without the ``__init__`` and ``__main__`` that offer others' names."""
     plain = {module for module, path in MODULES.items() if not path.stem.startswith("__")}
-    known = {module: KNOWN_CIRCLE if module in KNOWN_CIRCLE else set() for module in plain}
-    return {module: arrows(MODULES[module]) & plain - known[module] for module in plain}
+    return {module: arrows(MODULES[module]) & plain for module in plain}
 
 
 def folder_of(module):

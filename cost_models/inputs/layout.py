@@ -62,27 +62,31 @@ class Layout:
     @cached_property
     def data(self) -> Floats:
         """Size of the data axis, d."""
-        return self.table.data.astype(np.float64)
+        return self._size("data")
 
     @cached_property
     def fsdp(self) -> Floats:
         """Size of the fsdp axis, f."""
-        return self.table.fsdp.astype(np.float64)
+        return self._size("fsdp")
 
     @cached_property
     def context(self) -> Floats:
         """Size of the context axis, c."""
-        return self.table.context.astype(np.float64)
+        return self._size("context")
 
     @cached_property
     def tensor(self) -> Floats:
         """Size of the tensor axis, t."""
-        return self.table.tensor.astype(np.float64)
+        return self._size("tensor")
 
     @cached_property
     def expert(self) -> Floats:
         """Size of the expert axis."""
-        return self.table.expert.astype(np.float64)
+        return self._size("expert")
+
+    def _size(self, axis: AxisName) -> Floats:
+        """Size of one axis."""
+        return self.once(f"size of {axis}", lambda: getattr(self.table, axis).astype(np.float64))
 
     @cached_property
     def _members(self) -> dict[tuple[AxisName, ...], Floats]:
@@ -91,7 +95,7 @@ class Layout:
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
         """Devices of a group that ``axes`` span: the product of their sizes."""
         if axes not in self._members:
-            sizes: list[Floats] = [getattr(self, axis) for axis in axes]
+            sizes: list[Floats] = [self._size(axis) for axis in axes]
             self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
         return self._members[axes]
 

@@ -44,6 +44,8 @@ class Knob:
     """Whether the label of a strategy names it; None: where it differs from the default."""
     bare: bool = False
     """Whether labels leave its name out, since the value names itself."""
+    needs_key: bool = False
+    """Whether a trainer runs the default unless its files have a key for the knob (``Trainer.keys``)."""
     tuner: tuple[Value, ...] = ()
     """Values that the tuner tries where they are possible; empty: it leaves the knob as it is."""
     name: str = ""
@@ -77,6 +79,10 @@ class Knob:
     def is_active(self, strategy: Any) -> bool:
         """Whether another value makes another program of the strategy."""
         return (not self.axis or getattr(strategy.mesh, self.axis) > 1) and self.active(strategy)
+
+    def stated(self, value: Value) -> str:
+        """A value with its unit: ``50%``, ``1024 tokens``."""
+        return f"{value}{'' if self.unit in ('', '%') else ' '}{self.unit}"
 
     @property
     def condition(self) -> str:

@@ -71,6 +71,7 @@ class StepKnobs(Frozen):
         Switch,
         Knob(
             help="Whether half of the heads' keys and values travel each way round a ring",
+            needs_key=True,
             axis="context",
             active=lambda strategy: strategy.scheme in RING_SCHEMES,
             active_when="scheme has a ring",
@@ -83,6 +84,7 @@ class StepKnobs(Frozen):
         Field(ge=1, le=100),
         Knob(
             help="Share of the layers, the first of each run, whose tensors remat offloads to the host",
+            needs_key=True,
             workloads=("train",),
             active=lambda strategy: bool(REMAT_POLICIES[strategy.remat].offloaded),
             active_when="remat offloads",
@@ -119,6 +121,7 @@ class StepKnobs(Frozen):
         Field(ge=0, le=2**16),
         Knob(
             help="Largest number of queries in a tile of attention; 0 leaves it to the kernel",
+            needs_key=True,
             grid_on={"cpu": (HOST_ATTENTION_BLOCK,)},
             unit="tokens",
             tuner=(0, 64, 128, 256, 1024, 2048),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
@@ -48,6 +48,12 @@ class Strategy(StepKnobs):
     def state_shards(self) -> int:
         """Over how many devices matrices and their optimizer state are split."""
         return self.mesh.state_shards
+
+    def with_knob(self, name: str, value: Value) -> Self:
+        """The same with another value of a knob; knobs that then mean nothing fall back to their defaults."""
+        made = self.model_copy(update={name: value})
+        idle = {other: knob.default for other, knob in STEP_KNOBS.items() if knob.active_when and not knob.is_active(made)}
+        return made.model_copy(update=idle)
 
     def knob(self, name: str) -> Value:
         """The value of a knob, of the train step or of the rollout; the default of a knob of a rollout that is not there."""

@@ -12,7 +12,7 @@ FILE = "report.html"
 
 def leave_report(folder: Path, price_usd_per_device_hour: float | None) -> Path | None:
     """Write the folder's report; a note on stderr says why where it cannot be, and the search stands all the same."""
-    from planner.report.html.renderer import WAY_OUT, available
+    from planner.report.charts.vega import WAY_OUT, available
 
     if not available():
         stderr_console().print(f"note: no {FILE}: {WAY_OUT}", style="dim", highlight=False, soft_wrap=True, markup=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lcplan.formats.units import format_bytes, format_seconds
-from lcplan.strategy import Strategy
-from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from lcplan.strategy import Strategy, Value
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.candidates.candidate import Candidate, objective_value
 from planner.explain.break_even import BreakEven, break_evens
 from planner.request.request import SearchRequest
@@ -111,14 +111,8 @@ def fitting_variants(request: SearchRequest, candidate: Candidate) -> tuple[str,
 def _variants(request: SearchRequest, strategy: Strategy) -> list[tuple[str, Strategy]]:
     if strategy.sampling is not None:
         return []
-    made: list[tuple[str, dict[str, object]]] = [
-        (f"remat={name}", {"remat": name, "offload_percent": OFFLOAD_PERCENT})
-        for name in REMAT_POLICIES
-        if name != strategy.remat
-    ]
-    share = request.workload.global_batch // (strategy.mesh.data * strategy.mesh.fsdp * strategy.mesh.expert)
-    made += [(f"microbatches={share}", {"microbatches": share})] if share > strategy.microbatches else []
-    made += [
-        (f"{name}=bf16", {name: "bf16"}) for name in ("moments_dtype", "reduce_dtype") if getattr(strategy, name) != "bf16"
-    ]
-    return [(says, strategy.model_copy(update=fields)) for says, fields in made]
+    share = request.workload.global_batch // strategy.mesh.batch_ranks
+    changes: list[tuple[str, Value]] = [("remat", name) for name in REMAT_POLICIES if name != strategy.remat]
+    changes += [("microbatches", share)] if share > strategy.microbatches else []
+    changes += [(name, "bf16") for name in ("moments_dtype", "reduce_dtype") if strategy.knob(name) != "bf16"]
+    return [(f"{name}={value}", strategy.with_knob(name, value)) for name, value in changes]

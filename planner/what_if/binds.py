@@ -29,6 +29,13 @@ class Binds:
     name: str
     says: str
 
+    @property
+    def label(self) -> str:
+        """The name as a person reads it."""
+        if self.kind == "rule":
+            return self.name
+        return memory_label(self.name) if self.kind == "memory" else time_label(self.name)
+
 
 def memory_binds(miss: Candidate, budget_bytes: int) -> Binds:
     """The largest part of the strategy that comes closest and does not fit."""

@@ -38,3 +38,18 @@ def test_the_counts_are_those_of_today(modelled):
 def test_the_winner_is_that_of_today(modelled):
     winner = re.compile(r"^Winner: (.*)$", re.MULTILINE)
     assert winner.search(BLOCK[1])[1] == winner.search(modelled)[1]
+
+
+def _labels(text):
+    """Names of the parts in both breakdowns: indented lines with a share and a bar."""
+    return re.findall(r"^  (\S.*?)  +\S+ \S+ +[\d.]+%  █", text, re.MULTILINE)
+
+
+def test_the_parts_are_labelled_as_today(modelled):
+    assert len(_labels(modelled)) > 10
+    assert _labels(BLOCK[1]) == _labels(modelled)
+
+
+def test_the_legend_is_that_of_today(modelled):
+    legend = re.compile(r"^mesh: devices: .*$", re.MULTILINE)
+    assert legend.search(BLOCK[1])[0] == legend.search(modelled)[0].rstrip()

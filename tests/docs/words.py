@@ -17,7 +17,7 @@ from phrases import ALLOWED, PHRASES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lcplan", "cost_models", "strategies", "planner")
-PAGES = ("README.md", "CONTRIBUTING.md", "docs")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 HELP = "help"
 MESSAGE = re.compile(r"[A-Za-z,;]+ [a-z]+ [a-z]+")
 """The shortest string literal that is read as a message: three words, the last two in lower case."""

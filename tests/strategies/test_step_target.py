@@ -156,7 +156,7 @@ def test_every_piece_of_a_v5es_collective_matmul_travels_beside_products():
 @pytest.mark.tpu_target
 @needs_tpu_compiler
 def test_a_v5p_holds_less_without_the_latency_hiding_scheduler():
-    """The flag of Optimizing an LLM RL pipeline (LMPO), by its name under this jax; docs/step/scheduler.md prints both sizes."""
+    """The flag of Optimizing an LLM RL pipeline (LMPO), by its name under this jax; docs/step/scheduler.md has both sizes."""
     request = {
         "hardware": "tpu-v5p-8", "model": "qwen3-1.7b", "changes": {"layers": 4, "vocab": 2048}, "seq_len": 1024,
         "global_batch": 32, "strategy": {"mesh": {"fsdp": 4}, "backend": "ici"},

@@ -29,7 +29,7 @@ def command(run: str, out: str | None, plots: str | None, price: float | None, o
 
     RUN is a search's folder or its result.json; PLAN a plan.yaml. Needs the extra "report".
     """
-    from planner.report.html.renderer import WAY_OUT, available
+    from planner.report.charts.vega import WAY_OUT, available
 
     loaded = read_run(run)
     if not available():

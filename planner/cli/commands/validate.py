@@ -12,8 +12,8 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import write_text
 from planner.cli.options import output_format
 from planner.cli.output import print_csv, print_json, print_view
-from planner.report.accuracy_page import accuracy_page
-from planner.report.accuracy_pictures import write_pictures
+from planner.report.charts.accuracy_pictures import write_pictures
+from planner.report.markdown.accuracy import accuracy_page
 from planner.report.terminal.validate import tables_view
 from planner.request.document import SCHEMA_VERSION
 from planner.validate.run import validate

@@ -8,12 +8,13 @@ from lcplan.formats.units import GIB, format_bytes, format_seconds
 from lcplan.strategy import SCHEMES
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.report.html.priced_sample import Dot
+from planner.report.charts.priced_sample import Dot
+from planner.report.view.labels import NO_CONTEXT, scheme_label
+from planner.report.view.performance import need_bytes
 from planner.run.run_read import Run
 
-NO_CONTEXT = "no context axis"
 GROUPS = (*SCHEMES, NO_CONTEXT)
-"""What colours and shapes tell apart."""
+"""The groups of strategies, each with a colour and a shape."""
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 KINDS = ("priced", "candidate", "winner")
 HEIGHT_PIXELS = 380
@@ -120,11 +121,11 @@ def _candidate(run: Run, candidate: Candidate) -> dict[str, Any]:
     winner = run.winner is not None and candidate.strategy == run.winner.strategy
     return {
         "strategy": strategy.label,
-        "scheme": strategy.scheme if strategy.mesh.context > 1 else NO_CONTEXT,
+        "scheme": scheme_label(strategy),
         "remat": strategy.remat,
         "devices": strategy.devices,
         "step_s": _short(best.step_s),
-        "memory_gib": _short((best.memory_bytes + candidate.estimate["allowance_bytes"]) / GIB),
+        "memory_gib": _short(need_bytes(candidate) / GIB),
         "fits": "yes" if best.fits else "no",
         "kind": "winner" if winner else "candidate",
         "rung": best.rung,
@@ -143,7 +144,7 @@ def _figures(run: Run) -> Figures:
             str(number),
             candidate.strategy.label,
             format_seconds(candidate.best.step_s),
-            format_bytes(candidate.best.memory_bytes + candidate.estimate["allowance_bytes"]),
+            format_bytes(need_bytes(candidate)),
             "yes" if candidate.best.fits else "no",
             candidate.best.rung,
         )

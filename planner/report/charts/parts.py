@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import GIB, format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import Chart, Figures
-from planner.report.terminal.candidates import mesh_label
+from planner.report.view.labels import short_label
 from planner.run.run_read import Run
 
 SHOWN = 10
@@ -26,19 +27,21 @@ class Kind:
     scale: float
     unit: str
     show: Callable[[float], str]
+    label: Callable[[str], str]
 
 
-MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes)
-TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds)
+MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes, memory_label)
+TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds, time_label)
 
 
 def parts_chart(run: Run, kind: Kind) -> Chart:
     """Where each candidate's bytes or seconds go."""
     shown = run.shown[:SHOWN]
     parts = _parts(shown, kind.key)
-    words = [part.replace("_", " ") for part in parts]
+    words = [kind.label(part) for part in parts]
     labelled = [
-        (f"{number}  {short_label(candidate)}", candidate.estimate[kind.key]) for number, candidate in enumerate(shown, 1)
+        (f"{number}  {short_label(candidate.strategy)}", candidate.estimate[kind.key])
+        for number, candidate in enumerate(shown, 1)
     ]
     values = [
         {"candidate": label, "part": word, "order": order, "value": float(f"{found.get(part, 0) / kind.scale:.5g}")}
@@ -83,10 +86,3 @@ def _parts(shown: tuple[Candidate, ...], key: str) -> list[str]:
             if part != "total":
                 sums[part] = sums.get(part, 0.0) + value
     return sorted((part for part, total in sums.items() if total > 0), key=lambda part: -sums[part])
-
-
-def short_label(candidate: Candidate) -> str:
-    """Mesh, scheme, remat and backend in few letters."""
-    strategy = candidate.strategy
-    scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
-    return f"{mesh_label(candidate)}{scheme} {strategy.remat_label} {strategy.backend}"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lcplan.formats.units import format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.report.charts.chart import PALETTE, Chart, Figures
-from planner.report.charts.parts import short_label
+from planner.report.view.labels import short_label
 from planner.run.run_read import Run
 
 ROW_PIXELS = 24
@@ -56,7 +56,7 @@ def predictions(run: Run) -> Chart | None:
 
 
 def _pairs(candidate: Candidate, number: int) -> Iterator[Pair]:
-    label = f"{number}  {short_label(candidate)}"
+    label = f"{number}  {short_label(candidate.strategy)}"
     compiled, timed = candidate.compiled, candidate.timed
     if compiled is not None and compiled.total_bytes:
         predicted = candidate.estimate["memory_bytes"]["total"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lcplan.formats.errors import StageFailedError
+from planner.report.charts.vega import png, svg
 from planner.report.html.page import Report
-from planner.report.html.renderer import png, svg
 
 
 def write_plots(report: Report, folder: Path) -> tuple[Path, ...]:

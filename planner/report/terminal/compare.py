@@ -15,8 +15,8 @@ from lcplan.formats.units import format_bytes
 from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.estimate import speed, verdict
-from planner.report.terminal.evidence_marks import LEGEND
-from planner.report.terminal.search import headline
+from planner.report.terminal.headline import headline
+from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
 

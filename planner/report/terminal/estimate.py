@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from lcplan.evidence.measurement import Compiled
-from lcplan.formats.units import format_bytes, format_count, format_seconds
+from lcplan.formats.units import format_bytes
 from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
-from planner.report.terminal.candidates import breakdown
-from planner.report.terminal.evidence_marks import LEGEND, MARKS
-from planner.report.terminal.search import headline
+from planner.report.terminal.candidates import parts
+from planner.report.terminal.headline import headline
+from planner.report.view import performance
+from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
 
 
@@ -29,11 +29,7 @@ def _sections(candidate: Candidate, request: SearchRequest, notes: tuple[str, ..
     yield Text(f"\n{candidate.strategy.label}", style="bold")
     yield verdict(candidate, request)
     yield speed(candidate)
-    memory = {name: value for name, value in candidate.estimate["memory_bytes"].items() if name != "total"}
-    yield Text("\nMemory by part (modelled)", style="dim")
-    yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
-    yield Text("Step time by part (modelled)", style="dim")
-    yield Padding(breakdown(dict(candidate.estimate["time_s"]), "seconds"), (0, 0, 0, 2))
+    yield from parts(candidate)
     if candidate.compiled is not None:
         yield from _compiled(candidate.compiled, candidate)
     yield Text(LEGEND, style="dim")
@@ -43,25 +39,16 @@ def _sections(candidate: Candidate, request: SearchRequest, notes: tuple[str, ..
 
 def verdict(candidate: Candidate, request: SearchRequest) -> Text:
     """Fits or not, with the numbers."""
-    best, allowance = candidate.best, candidate.estimate["allowance_bytes"]
-    need = best.memory_bytes + allowance
-    beside = "runtime, communicators and PyTorch's pool" if request.program.runtime == "torch" else "runtime and communicators"
-    text = (
-        f"memory {format_bytes(best.memory_bytes)} {MARKS[best.rung]} + {format_bytes(allowance)} for {beside} = "
-        f"{format_bytes(need)} of {format_bytes(request.budget_bytes)}: "
-    )
-    if need <= request.budget_bytes:
-        return Text(text + "fits", style="green")
-    return Text(text + f"does not fit, {format_bytes(need - request.budget_bytes)} over", style="red")
+    need, budget = format_bytes(performance.need_bytes(candidate)), format_bytes(request.budget_bytes)
+    sums = f"{performance.memory(candidate, request)} = {need} of {budget}: "
+    if excess := performance.over(candidate, request):
+        return Text(f"{sums}does not fit, {excess}", style="red")
+    return Text(f"{sums}fits", style="green")
 
 
 def speed(candidate: Candidate) -> Text:
     """Step time and rates."""
-    best, estimate = candidate.best, candidate.estimate
-    return Text(
-        f"step {format_seconds(best.step_s)}, {format_count(best.tokens_per_s)} tokens/s, "
-        f"{estimate['tflop_per_s_per_device']:.0f} TFLOP/s a device by the laws (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
-    )
+    return Text(performance.speed(candidate))
 
 
 def _compiled(compiled: Compiled, candidate: Candidate) -> Iterator[RenderableType]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lcplan.formats.units import format_bytes, format_count, format_seconds
+from cost_models.parts.find import memory_label, time_label
+from lcplan.formats.units import format_bytes, format_seconds
 from planner.explain.explanation import Comparison, Explanation
 from planner.explain.why import Difference, Verdict
-from planner.report.terminal.candidates import breakdown, mesh_label
+from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
-from planner.report.terminal.evidence_marks import LEGEND
-from planner.report.terminal.search import headline
+from planner.report.terminal.headline import headline
+from planner.report.view.explanation import bases, moved, others, waited
+from planner.report.view.marks import LEGEND
+from planner.report.view.performance import memory_shares, time_shares
 
 SHOWN_OTHERS = 8
 SHOWN_TRANSFERS = 10
@@ -62,12 +65,11 @@ def _verdict(found: Verdict) -> Iterator[Text]:
 
 
 def _where(found: Explanation) -> Iterator[RenderableType]:
-    estimate = found.candidate.estimate
-    memory = {name: value for name, value in estimate["memory_bytes"].items() if name != "total"}
-    yield Text(f"\nWhere the bytes go (modelled, at {estimate['memory_phase'].replace('_', ' ')})", style="bold")
-    yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
+    phase = found.candidate.estimate["memory_phase"].replace("_", " ")
+    yield Text(f"\nWhere the bytes go (modelled, at {phase})", style="bold")
+    yield breakdown(memory_shares(found.candidate))
     yield Text("Where the seconds go (modelled)", style="bold")
-    yield Padding(breakdown(dict(estimate["time_s"]), "seconds"), (0, 0, 0, 2))
+    yield breakdown(time_shares(found.candidate))
     yield from _learnt(found)
 
 
@@ -88,11 +90,8 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
         return
     yield Text("Communication: what moves, and what the step waits for", style="bold")
     table = _table("part", "transfer", "hidden", "exposed")
-    for one in found.exposures:
-        if one.transfer_s:
-            table.add_row(
-                one.part.replace("_", " "), *(format_seconds(x) for x in (one.transfer_s, one.hidden_s, one.exposed_s))
-            )
+    for one in waited(found):
+        table.add_row(*one)
     yield Padding(table, (0, 0, 0, 2))
     yield Padding(_inventory(found), (0, 0, 0, 2))
 
@@ -117,11 +116,9 @@ def _basis(found: Explanation) -> Iterator[RenderableType]:
     )
     table = _table("part", "seconds")
     table.add_column("basis", overflow="fold")
-    for one in found.bases:
-        if one.measured or not one.rates:
-            continue
-        lacking = [f"{name}: {source}" for name, source in one.rates if not source.startswith("measured")]
-        table.add_row(one.part.replace("_", " "), format_seconds(one.seconds), "; ".join(lacking))
+    for one in bases(found):
+        if one.kind == "fallback":
+            table.add_row(one.part, one.seconds, one.lacking)
     if table.row_count:
         yield Padding(table, (0, 0, 0, 2))
 
@@ -131,12 +128,8 @@ def _others(found: Explanation) -> Table:
     table.add_column("strategy", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for other in found.others[:SHOWN_OTHERS]:
-        strategy = other.candidate.strategy
-        scheme = f" {strategy.scheme}" if strategy.mesh.context > 1 else ""
-        slower = f"{other.slower_ratio:+.1%}" if other.slower_ratio is not None else ""
-        label = f"{mesh_label(other.candidate)}{scheme} {strategy.remat_label} {strategy.backend}"
-        table.add_row(label, slower, "; ".join(other.says))
+    for other in others(found)[:SHOWN_OTHERS]:
+        table.add_row(other.short, other.against, other.why)
     return table
 
 
@@ -145,14 +138,13 @@ def _shifts(found: Explanation) -> Table:
     for name in ("if", "is"):
         table.add_column(name, no_wrap=True)
     table.add_column("then best", overflow="fold")
-    for shift in found.shifts:
-        if shift.candidate is None:
+    for shift in moved(found):
+        rate = f"{shift.tokens_per_s} tokens/s"
+        if not shift.strategy:
             best = Text("nothing fits", style="red")
         else:
-            label = shift.candidate.strategy.label
-            rate = f"{format_count(shift.candidate.best.tokens_per_s)} tokens/s"
-            best = Text(f"the same, {rate}", style="dim") if shift.same else Text(f"{label}, {rate}")
-        table.add_row(shift.quantity, shift.label, best)
+            best = Text(f"the same, {rate}", style="dim") if shift.same else Text(f"{shift.strategy}, {rate}")
+        table.add_row(shift.quantity, shift.value, best)
     return table
 
 
@@ -169,21 +161,20 @@ def _compared(found: Comparison) -> Iterator[RenderableType]:
         if one.verdict.reason != "rule":
             yield verdict(one.candidate, found.run.request)
     yield Text("\nMemory by part (modelled)", style="bold")
-    yield Padding(_differences(found.memory, "bytes"), (0, 0, 0, 2))
+    yield Padding(_differences(found.memory, memory_label, show=format_bytes), (0, 0, 0, 2))
     yield Text("Step time by part (modelled)", style="bold")
-    yield Padding(_differences(found.time, "seconds"), (0, 0, 0, 2))
+    yield Padding(_differences(found.time, time_label, show=format_seconds), (0, 0, 0, 2))
     yield Text(LEGEND, style="dim")
 
 
-def _differences(terms: tuple[Difference, ...], unit: str) -> Table:
-    show = format_bytes if unit == "bytes" else format_seconds
+def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, show: Callable[[float], str]) -> Table:
     table = _table("part", "1", "2", "2 less 1")
     whole = sum(abs(term.more) for term in terms) or 1.0
     table.add_column("", no_wrap=True)
     for term in terms:
         bar = Text("█" * round(20 * abs(term.more) / whole), style="red" if term.more > 0 else "green")
         sign = "+" if term.more > 0 else "-" if term.more < 0 else ""
-        table.add_row(term.term.replace("_", " "), show(term.first), show(term.second), f"{sign}{show(abs(term.more))}", bar)
+        table.add_row(label(term.term), show(term.first), show(term.second), f"{sign}{show(abs(term.more))}", bar)
     total = Difference("total", sum(term.first for term in terms), sum(term.second for term in terms))
     sign = "+" if total.more > 0 else "-"
     table.add_row("total", show(total.first), show(total.second), f"{sign}{show(abs(total.more))}", "", style="bold")

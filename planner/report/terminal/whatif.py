@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lcplan.formats.units import GIB, format_bytes, format_count, format_seconds, format_tokens
+from lcplan.formats.units import GIB, format_bytes, format_seconds, format_tokens
 from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
-from planner.report.terminal.candidates import breakdown, mesh_label
+from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
-from planner.report.terminal.evidence_marks import LEGEND
-from planner.report.terminal.search import headline
+from planner.report.terminal.headline import headline
+from planner.report.view.labels import mesh_label
+from planner.report.view.marks import LEGEND
+from planner.report.view.performance import Performance, memory_shares
 from planner.what_if.refine import CompiledBoundary
 from planner.what_if.result import QUANTITY, Boundary, Point, WhatIf
 
@@ -64,9 +65,8 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
         yield verdict(found.candidate, found.request)
         yield speed(found.candidate)
         yield Text(result.cost(found.candidate, found.request).says)
-        memory = {name: value for name, value in found.candidate.estimate["memory_bytes"].items() if name != "total"}
         yield Text("\nMemory by part (modelled)", style="dim")
-        yield Padding(breakdown(memory, "bytes"), (0, 0, 0, 2))
+        yield breakdown(memory_shares(found.candidate))
     yield Text()
     yield from _reasons(found, quantity)
     if found.changes:
@@ -160,15 +160,16 @@ def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> li
         "█" * max(1, round(BAR_WIDTH * best.tokens_per_s / most)) if best.fits else "over", style="cyan" if best.fits else "red"
     )
     scheme = strategy.scheme if strategy.mesh.context > 1 else "-"
-    figures = [format_seconds(best.step_s), format_count(best.tokens_per_s), f"{best.memory_bytes / GIB:.1f}"]
+    shown = Performance.of(point.candidate)
+    figures = [shown.step, shown.tokens_per_s, f"{best.memory_bytes / GIB:.1f}"]
     return [
         *cells,
-        mesh_label(point.candidate),
+        mesh_label(strategy),
         scheme,
         strategy.remat_label,
         *figures,
         bar,
-        point.binds.name.replace("_", " "),
+        point.binds.label,
     ]
 
 

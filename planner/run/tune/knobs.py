@@ -5,25 +5,23 @@ A knob's name carries its mesh, since its values depend on it and Optuna wants a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from lcplan.strategy import COLLECTIVE_MATMULS, GROUP_SCHEMES, RING_SCHEMES, SCHEDULERS, SCHEMES, Strategy
-from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
+from lcplan.strategy import GROUP_SCHEMES, RING_SCHEMES, SCHEDULERS, STEP_KNOBS, Knob, Strategy, Value
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
 from planner.space.enumerate import divisors
 from planner.trainers import trainer
 
-LOSS_CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
-ATTENTION_BLOCKS = {"blockwise": (0, 64, 128, 256, 1024, 2048), "splash": (0, 256, 1024, 2048)}
-"""Tiles of the kernels that have some; 0 is their own 512."""
-PLAIN = {"ulysses": 1, "bidirectional": "off", "collective_matmul": "off", "offload_percent": OFFLOAD_PERCENT}
-"""Knobs of which a mesh or another knob decides whether they mean anything."""
-OFFLOAD_PERCENTS = (25, 50, 75, 100)
-"""Shares of the layers that offload."""
+SMALLEST_TILES = {"blockwise": 64, "splash": 256}
+"""The smallest tile that is tried of each kernel that has tiles [queries]."""
+OF_BASE = frozenset({"backend", "sharding_mode"})
+"""Knobs that stay as the base has them, whatever the filters let in."""
 Pick = Callable[[str, Sequence[Any]], Any]
 """One of several values of a named knob: Optuna's suggestion, or what a given strategy has."""
 
@@ -50,30 +48,15 @@ class TuningSpace:
             allowed = tuple(getattr(filters, name)) or tuple(values)
             return allowed[0] if len(allowed) == 1 else pick(f"{mesh.label}: {name}", allowed)
 
-        chosen: dict[str, Any] = {
-            "remat": knob("remat", _remats(self.request)),
-            "microbatches": knob("microbatches", _parts(base, self.request)),
-            "loss_chunk_tokens": knob("loss_chunk_tokens", _chunks(base, self.request)),
-            "attention_block": knob("attention_block", ATTENTION_BLOCKS.get(setting_of(self.request).kernel, (0,))),
-            "scheduler": knob("scheduler", self._schedulers(base)),
-        }
-        if REMAT_POLICIES[chosen["remat"]].offloaded:
-            chosen["offload_percent"] = knob("offload_percent", _shares(self.request))
-        if mesh.context > 1:
-            exchanges = [n for n in divisors(mesh.context) if 1 < n < mesh.context]
-            chosen["scheme"] = knob("scheme", [name for name in SCHEMES if exchanges or name not in GROUP_SCHEMES])
-            if chosen["scheme"] in GROUP_SCHEMES:
-                chosen["ulysses"] = knob("ulysses", exchanges or [1])
-            if chosen["scheme"] in RING_SCHEMES:
-                chosen["bidirectional"] = knob("bidirectional", ("off", "on"))
-        if mesh.tensor > 1:
-            chosen["collective_matmul"] = knob("collective_matmul", COLLECTIVE_MATMULS)
-        for name in ("gather_dtype", "reduce_dtype", "moments_dtype"):  # numerics are the user's to give away
-            chosen[name] = knob(name, (getattr(base, name),))
-        rings = mesh.context > 1 and chosen["scheme"] in RING_SCHEMES
+        conditional = {name: record.default for name, record in STEP_KNOBS.items() if record.active_when}
+        made = base.model_copy(update=conditional)
+        for name, record in STEP_KNOBS.items():
+            if name not in OF_BASE and record.is_active(made):
+                made = made.model_copy(update={name: knob(name, self._values(record, base))})
+        rings = mesh.context > 1 and made.scheme in RING_SCHEMES
         if base.backend in ("nvshmem", "symmetric") and not rings and "nccl" in (filters.backend or ("nccl",)):
-            chosen["backend"] = "nccl"  # the others carry permutes alone
-        return Strategy.model_validate(base.model_dump() | PLAIN | chosen)
+            made = made.model_copy(update={"backend": "nccl"})  # the others carry permutes alone
+        return Strategy.model_validate(made.model_dump())
 
     def parameters_of(self, strategy: Strategy) -> dict[str, Any] | None:
         """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
@@ -86,29 +69,64 @@ class TuningSpace:
 
         return found if self.suggest(pick) == strategy else None
 
-    def _schedulers(self, base: Strategy) -> Sequence[str]:
+    def _values(self, knob: Knob, base: Strategy) -> Sequence[Value]:
+        """Values of a knob that are possible on the mesh of ``base``; one: there is nothing to try."""
+        if knob in _lacked(self.request):
+            return (knob.default,)
+        possible = POSSIBLE.get(knob.name)
+        if possible is not None:
+            return possible(self, base)
+        return knob.tuner or (base.knob(knob.name),)
+
+    def schemes(self, base: Strategy) -> Sequence[Value]:
+        """Where no part of the context axis can exchange heads, a scheme of groups is another scheme's program."""
+        return [name for name in STEP_KNOBS["scheme"].tuner if self.exchanges(base) or name not in GROUP_SCHEMES]
+
+    def exchanges(self, base: Strategy) -> Sequence[Value]:
+        """Sizes of exchange that leave a ring."""
+        return divisors(base.mesh.context)[1:-1]
+
+    def remats(self, _: Strategy) -> Sequence[Value]:
+        """Offloading needs a link to the host."""
+        linked = self.request.hardware.device.host_oneway_bytes_per_s is not None
+        return [name for name, policy in REMAT_POLICIES.items() if linked or not policy.offloaded]
+
+    def parts(self, base: Strategy) -> Sequence[Value]:
+        """Every number of microbatches that divides a rank's sequences."""
+        return divisors(max(1, self.request.workload.global_batch // base.mesh.batch_ranks))
+
+    def chunks(self, base: Strategy) -> Sequence[Value]:
+        """Loss chunks that divide a rank's tokens and split over tensor, and the chunk of ``base``."""
+        local, sizes = self.request.workload.seq_len // base.mesh.context, map(int, STEP_KNOBS["loss_chunk_tokens"].tuner)
+        fitting = {size for size in sizes if local % size == 0 and size % base.mesh.tensor == 0}
+        return tuple(sorted({*fitting, base.loss_chunk_tokens}))
+
+    def tiles(self, _: Strategy) -> Sequence[Value]:
+        """Tiles of the kernel that runs; 0 is its own."""
+        least = SMALLEST_TILES.get(setting_of(self.request).kernel)
+        return [size for size in STEP_KNOBS["attention_block"].tuner if not size or (least and int(size) >= least)]
+
+    def schedulers(self, base: Strategy) -> Sequence[Value]:
+        """Presets that are real under the jax at hand, where something is measured: no law reads them."""
         hardware = self.request.hardware
         real = [name for name in SCHEDULERS if scheduler_verdict(name, hardware, jax=self.jax) is True]
         return real if real and self.measured else (base.scheduler,)
 
 
-def _remats(request: SearchRequest) -> tuple[str, ...]:
-    """Offloading needs a link to the host."""
-    linked = request.hardware.device.host_oneway_bytes_per_s is not None
-    return tuple(name for name, policy in REMAT_POLICIES.items() if linked or not policy.offloaded)
+POSSIBLE: Mapping[str, Callable[[TuningSpace, Strategy], Sequence[Value]]] = MappingProxyType(
+    {
+        "scheme": TuningSpace.schemes,
+        "ulysses": lambda space, base: space.exchanges(base) or (1,),
+        "remat": TuningSpace.remats,
+        "microbatches": TuningSpace.parts,
+        "loss_chunk_tokens": TuningSpace.chunks,
+        "attention_block": TuningSpace.tiles,
+        "scheduler": TuningSpace.schedulers,
+    }
+)
+"""Knobs whose values depend on the mesh, the hardware or the toolchain; others have all values of ``Knob.tuner``."""
 
 
-def _shares(request: SearchRequest) -> tuple[int, ...]:
-    """A trainer without the key has every layer offload."""
-    chosen = request.trainer is None or trainer(request.trainer).offload_shares
-    return OFFLOAD_PERCENTS if chosen else (OFFLOAD_PERCENT,)
-
-
-def _parts(base: Strategy, request: SearchRequest) -> tuple[int, ...]:
-    return divisors(max(1, request.workload.global_batch // (base.mesh.data * base.mesh.fsdp * base.mesh.expert)))
-
-
-def _chunks(base: Strategy, request: SearchRequest) -> tuple[int, ...]:
-    local = request.workload.seq_len // base.mesh.context
-    fitting = {size for size in LOSS_CHUNKS if local % size == 0 and size % base.mesh.tensor == 0}
-    return tuple(sorted({*fitting, base.loss_chunk_tokens}))
+def _lacked(request: SearchRequest) -> Sequence[Knob]:
+    """Knobs that the trainer's files have no key for."""
+    return trainer(request.trainer).lacks if request.trainer is not None else ()

@@ -11,17 +11,16 @@ from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Strategy
+from lcplan.strategy import KNOBS, Strategy
+from lcplan.strategy import Knob as StrategyKnob
 from planner.rules.interface import Rule
 
 Kind = Literal["gpu", "tpu", "cpu"]
 Precision = Literal["bf16", "fp32"]
 OWN_STEP = "jax"
 """The trainer that runs every model and strategy of lcplan: refusals of the others point to it."""
-KnobName = Literal["scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype"]
-KNOB_NAMES: tuple[KnobName, ...] = (
-    "scheme", "remat", "backend", "collective_matmul", "gather_dtype", "reduce_dtype", "moments_dtype",
-)  # fmt: skip
+KnobName = str
+"""A name of ``lcplan.strategy.KNOBS``."""
 
 
 @dataclass(frozen=True)
@@ -172,18 +171,19 @@ class Trainer:
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
-    attention_tiles: bool = False
-    """Whether its files can set the tiles of an attention kernel."""
-    offload_shares: bool = False
-    """Whether a share of the layers may offload and the others not."""
-    two_directions: bool = False
-    """Whether a ring may send half of the heads' keys and values each way."""
+    keys: frozenset[KnobName] = frozenset()
+    """Knobs beyond ``knobs`` that its files have a key for."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP
     """Whose step it runs of what lcplan exports; the step of docs/step.md for a trainer in JAX."""
     jax: str = ""
     """The jax that this version was verified with; empty for torch trainers."""
+
+    @property
+    def lacks(self) -> tuple[StrategyKnob, ...]:
+        """Knobs that its files have no key for, so that it runs their defaults."""
+        return tuple(knob for name, knob in KNOBS.items() if knob.needs_key and name not in self.keys and not self.own_step)
 
     def refusals(self, hardware: HardwareSpec, model: ModelSpec) -> list[str]:
         """Why this trainer can run no strategy at all of a model on a machine."""

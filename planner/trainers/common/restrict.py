@@ -13,21 +13,13 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.units import format_bytes
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import Strategy
-from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT
+from lcplan.strategy import STEP_KNOBS, Strategy
+from lcplan.strategy import Knob as StrategyKnob
 from planner.request.filters import Filters
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import KNOB_NAMES, Knob, KnobName, Trainer
+from planner.trainers.common.interface import Knob, KnobName, Trainer
 from planner.trainers.common.programs import priced_as
 from planner.trainers.common.rules import window_rule
-
-GRID_DEFAULTS: dict[KnobName, str] = {
-    "collective_matmul": "off",
-    "gather_dtype": "bf16",
-    "reduce_dtype": "fp32",
-    "moments_dtype": "fp32",
-}
-"""What the space takes for a knob that no filter names."""
 
 
 def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec) -> Filters:
@@ -47,8 +39,9 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
             for value in asked
             if value in knob.runs and not knob.exact(value)
         ]
-        if not asked and name != "backend" and GRID_DEFAULTS.get(name, "") not in knob.values:
-            narrowed[name] = tuple(value for value in knob.values if name != "remat" or value in GRID_POLICIES)
+        grid = STEP_KNOBS[name].grid_values(hardware.kind)
+        if not asked and not STEP_KNOBS[name].follows and (len(grid) > 1 or grid[0] not in knob.values):
+            narrowed[name] = tuple(value for value in knob.values if len(grid) == 1 or value in grid)
     if problems:
         raise BadInputError(problems)
     return filters.model_copy(update=narrowed)
@@ -57,17 +50,12 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
 def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
     """Rules that reject what the trainer would run otherwise, or not at all."""
     knobs = trainer.knobs(hardware, trainer.jax)
-    found = [_knob_rule(trainer, name, knob=knobs[name]) for name in KNOB_NAMES]
+    found = [_knob_rule(trainer, name, knob=knobs[name]) for name in STEP_KNOBS if name in knobs]
     if not trainer.windows:
         found.append(window_rule(trainer.name))
     if not trainer.any_axis_order:
         found.append(_order_rule(trainer))
-    if not trainer.attention_tiles:
-        found.append(_tile_rule(trainer))
-    if not trainer.offload_shares:
-        found.append(_share_rule(trainer))
-    if not trainer.two_directions:
-        found.append(_direction_rule(trainer))
+    found += [_key_rule(trainer, knob) for knob in trainer.lacks]
     if not trainer.replicates:
         found.append(_replica_rule(trainer))
     if trainer.program.runtime == "torch":
@@ -122,35 +110,18 @@ def _order_rule(trainer: Trainer) -> Rule:
     return Rule(f"{trainer.name}-axis-order", "knob", broken, say)
 
 
-def _direction_rule(trainer: Trainer) -> Rule:
+def _key_rule(trainer: Trainer, knob: StrategyKnob) -> Rule:
+    """The default of a knob is all that the trainer runs."""
+    default = CODES[knob.name].index(knob.default) if knob.values else knob.default
+
     def broken(_: Setting, table: StrategyTable) -> Mask:
-        return table.bidirectional != 0
+        return np.asarray(getattr(table, knob.name) != default)
 
     def say(_: Setting, strategy: Strategy) -> str:
-        return f"bidirectional={strategy.bidirectional}: {trainer.name} has no ring that goes both ways; use bidirectional=off"
+        value = strategy.knob(knob.name)
+        return f"{knob.name}={value}: {trainer.name} has no key for it; use {knob.name}={knob.default}"
 
-    return Rule(f"{trainer.name}-bidirectional", "knob", broken, say)
-
-
-def _tile_rule(trainer: Trainer) -> Rule:
-    def broken(_: Setting, table: StrategyTable) -> Mask:
-        return table.attention_block != 0
-
-    def say(_: Setting, strategy: Strategy) -> str:
-        return f"attention_block={strategy.attention_block}: {trainer.name} has no key for its kernel's tiles; leave it out"
-
-    return Rule(f"{trainer.name}-attention-block", "knob", broken, say)
-
-
-def _share_rule(trainer: Trainer) -> Rule:
-    def broken(_: Setting, table: StrategyTable) -> Mask:
-        return table.offload_percent != OFFLOAD_PERCENT
-
-    def say(_: Setting, strategy: Strategy) -> str:
-        percent = strategy.offload_percent
-        return f"offload_percent={percent}: {trainer.name} offloads in every layer or in none; use offload_percent=100"
-
-    return Rule(f"{trainer.name}-offload-percent", "knob", broken, say)
+    return Rule(f"{trainer.name}-{knob.word}", "knob", broken, say)
 
 
 def _replica_rule(trainer: Trainer) -> Rule:

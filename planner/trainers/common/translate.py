@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.units import format_tokens
-from lcplan.strategy import AXIS_ORDERS, Strategy
-from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES
-from planner.trainers.common.interface import KNOB_NAMES, Difference, Job, KnobName, Trainer
+from lcplan.strategy import AXIS_ORDERS, STEP_KNOBS, Strategy
+from planner.trainers.common.interface import Difference, Job, KnobName, Trainer
 
 Fits = Callable[[Strategy], bool]
 
@@ -53,12 +52,13 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
         raise BadInputError([f"{trainer.name}: {problem}" for problem in refused])
     jax = jax or trainer.jax
     planned, differences = job, []
-    job = job if trainer.offload_shares else job.with_strategy(offload_percent=OFFLOAD_PERCENT)
-    for name in KNOB_NAMES:
+    job = job.with_strategy(**{knob.name: knob.default for knob in trainer.lacks})
+    knobs = trainer.knobs(job.hardware, jax)
+    for name in (name for name in STEP_KNOBS if name in knobs):
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
-    differences += _shares(trainer, job, planned=planned)
-    for step in (_tiles, _directions, _replicas, _loss, _axis_order, _documents):
+    differences += _without_key(trainer, job, planned=planned)
+    for step in (_replicas, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
@@ -67,32 +67,19 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
 Step = tuple[Job, list[Difference]]
 
 
-def _tiles(trainer: Trainer, job: Job) -> Step:
-    block = job.strategy.attention_block
-    if trainer.attention_tiles or not block:
-        return job, []
-    why = f"{trainer.title} has no key for its attention kernel's tiles"
-    plan = f"{block} queries a tile"
-    difference = Difference(name="attention-block", plan=plan, trainer="its own tiles", why=why, field="attention_block")
-    return job.with_strategy(attention_block=0), [difference]
-
-
-def _shares(trainer: Trainer, job: Job, *, planned: Job) -> list[Difference]:
-    """Where the trainer's policy offloads nothing, the share that should is no difference of its own."""
-    percent = planned.strategy.offload_percent
-    if percent == job.strategy.offload_percent or not REMAT_POLICIES[job.strategy.remat].offloaded:
-        return []
-    why = f"{trainer.title} has no key for the share of layers that offload"
-    plan = f"{percent}% of the layers offload"
-    return [Difference(name="offload-percent", plan=plan, trainer="all do", why=why, field="offload_percent")]
-
-
-def _directions(trainer: Trainer, job: Job) -> Step:
-    if trainer.two_directions or job.strategy.bidirectional == "off":
-        return job, []
-    why = f"{trainer.title} has no ring that its files can send both ways"
-    difference = Difference(name="bidirectional", plan="on", trainer="off", why=why, field="bidirectional")
-    return job.with_strategy(bidirectional="off"), [difference]
+def _without_key(trainer: Trainer, job: Job, *, planned: Job) -> list[Difference]:
+    """Knobs that the plan sets and the trainer's files cannot, where they mean something in the job as the trainer runs it."""
+    return [
+        Difference(
+            name=knob.word,
+            plan=knob.stated(planned.strategy.knob(knob.name)),
+            trainer=knob.stated(knob.default),
+            why=f"{trainer.title} has no key for it",
+            field=knob.name,
+        )
+        for knob in trainer.lacks
+        if planned.strategy.knob(knob.name) != knob.default and knob.is_active(job.strategy)
+    ]
 
 
 def _knob(trainer: Trainer, job: Job, *, name: KnobName, jax: str, fits: Fits) -> Step:

@@ -241,7 +241,7 @@ TRAINER = Trainer(
     extras=extras,
     documents_lost=documents_lost,
     any_axis_order=True,
-    attention_tiles=True,
+    keys=frozenset({"attention_block"}),
     jax=JAX,
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
     compiles="tpu",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.report.html import renderer
+from planner.report.charts import vega
 
 MAX_SEQ = ("whatif", "max-seq", "--model", "llama3-8b", "--hw", "dgx-h100", "--devices", "8", "--global-batch", "1")
 SWEEP = (
@@ -183,7 +183,7 @@ def test_explain_and_report_of_a_run(lcplan):
     assert lcplan("explain", "elsewhere").err == "lcplan: elsewhere: no such file or folder\n"
 
 
-@pytest.mark.skipif(not renderer.available(), reason='needs the extra "report"')
+@pytest.mark.skipif(not vega.available(), reason='needs the extra "report"')
 def test_search_leaves_a_report_and_report_writes_plots(lcplan):
     answer = lcplan(
         "search", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "modelled", "--out", "run"
@@ -198,7 +198,7 @@ def test_search_leaves_a_report_and_report_writes_plots(lcplan):
 
 
 def test_without_the_extra_the_search_stands_and_says_so(lcplan, monkeypatch):
-    monkeypatch.setattr(renderer, "find_spec", lambda name: None)
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
     answer = lcplan(
         "search", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "modelled", "--out", "run"
     )

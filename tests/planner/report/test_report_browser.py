@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from planner.report.html import renderer
+from planner.report.charts import vega
 from planner.report.html.page import Report, write_report
 from planner.run.run_read import read_run
 
@@ -24,7 +24,7 @@ READY = "html[data-ready=yes]"
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on PATH (Debian: apt-get install chromium)"),
-    pytest.mark.skipif(not renderer.available(), reason='needs the extra "report"'),
+    pytest.mark.skipif(not vega.available(), reason='needs the extra "report"'),
 ]
 
 

@@ -15,7 +15,7 @@ from planner.imports.read import read_file
 from planner.trainers import trainer
 from planner.trainers.common.export_files import LAUNCH_FILE
 from planner.trainers.common.imported import mesh_text
-from planner.trainers.common.interface import KNOB_NAMES
+from planner.trainers.common.interface import OWN_STEP
 from planner.trainers.common.known_keys import known_keys
 from planner.trainers.registry import checker, folder_of, own_compiler
 
@@ -58,10 +58,11 @@ class TrainerContract:
 
     def test_its_knobs_cover_every_value_that_lcplan_has(self, name):
         """A value that a table forgets would be a crash for the user who has it in a plan."""
-        target = trainer(name)
+        target, own = trainer(name), trainer(OWN_STEP)
         for kind in target.kinds:
-            knobs = target.knobs(catalog.hardware(MACHINES[kind]), target.jax)
-            assert set(knobs) == set(KNOB_NAMES)
+            hardware = catalog.hardware(MACHINES[kind])
+            knobs = target.knobs(hardware, target.jax)
+            assert set(knobs) == set(own.knobs(hardware, own.jax))
             for knob, facts in knobs.items():
                 assert set(facts.runs) == set(CODES[knob])
                 assert facts.values, f"{name} runs no {knob}"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.report.accuracy_page import accuracy_page
-from planner.report.accuracy_pictures import (
+from planner.report.charts.accuracy_pictures import (
     PICTURES,
     POINTS,
     drawn_facts,
@@ -16,6 +15,7 @@ from planner.report.accuracy_pictures import (
     predicted_chart,
     write_pictures,
 )
+from planner.report.markdown.accuracy import accuracy_page
 from planner.validate.run import validate
 from planner.validate.sources.bundled import find_table, table_names
 
@@ -66,4 +66,4 @@ def test_pictures_are_drawn_beside_the_page(results, tmp_path):
     write_pictures(results[:2], tmp_path / "mine.md")
     for picture in PICTURES:
         assert facts_in(tmp_path / f"mine-{picture}.svg") == json.loads(json.dumps(drawn_facts(results[:2])))
-    assert "![Predicted against measured, a square a table](mine-predicted.svg)" in accuracy_page(results[:2], "mine")
+    assert "![Predicted and measured values, one square per table](mine-predicted.svg)" in accuracy_page(results[:2], "mine")

@@ -14,7 +14,7 @@ import numpy as np
 
 from lcplan.formats.textfile import write_text
 from planner.report.charts.chart import PALETTE, SCHEMA, look
-from planner.report.html.renderer import svg
+from planner.report.charts.vega import svg
 from planner.validate.scoring.rankings import SPEEDS
 from planner.validate.scoring.result import TableResult
 

@@ -17,6 +17,8 @@ from lcplan.formats.errors import StageFailedError
 from lcplan.formats.textfile import write_text
 
 PACKAGE = "vl-convert-python"
+MODULES = ("vl_convert", "jinja2")
+"""The modules of the extra: the charts' renderer and the page's template engine."""
 WAY_OUT = 'the report needs the extra: pip install "lcplan[report]"'
 PIXELS_PER_POINT = 2.0
 """Resolution of PNG charts, as on a display of high density."""
@@ -25,11 +27,11 @@ BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
 def available() -> bool:
     """Whether the extra is installed; imports nothing."""
-    return find_spec("vl_convert") is not None
+    return all(find_spec(module) is not None for module in MODULES)
 
 
 def require() -> Any:
-    """The renderer's module.
+    """The module that draws Vega-Lite.
 
     Raises
     ------

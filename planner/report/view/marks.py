@@ -1,4 +1,4 @@
-"""Rung marks: one character beside a figure that says how lcplan came to know it."""
+"""Marks of evidence: one character after a figure that shows how lcplan came to know it."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.report.view.labels import scheme_label
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.space.survivors import Costs, pareto_front
@@ -57,7 +58,7 @@ def _dot(space: Priced, row: int, *, fits: bool, front: bool) -> Dot:
     strategy = space.table.strategy(row)
     return Dot(
         label=strategy.label,
-        scheme=strategy.scheme if strategy.mesh.context > 1 else "no context axis",
+        scheme=scheme_label(strategy),
         remat=strategy.remat,
         backend=strategy.backend,
         devices=strategy.devices,

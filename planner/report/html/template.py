@@ -1,0 +1,54 @@
+"""The page's template, filled in: Jinja2 escapes every value, so that text of users and compilers stays text."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lcplan import __version__
+from planner.report.charts.vega import javascript
+from planner.report.view.page import Page
+
+TEMPLATE = "report.html.j2"
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    return (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            page=page,
+            version=__version__,
+            style=_asset("report.css"),
+            scripts=(_script(javascript()), _script(_asset("report.js"))),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """Templates of the report: every value is escaped, and a misspelt name is an error."""
+    made = Environment(
+        loader=PackageLoader("planner.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return made
+
+
+def _asset(name: str) -> Markup:
+    """A file of lcplan's own, which goes into the page as it is."""
+    return Markup(resources.files("planner.report").joinpath("assets", name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def _script(source: str) -> Markup:
+    """A script inside HTML must not hold its own end tag."""
+    return Markup(source.replace("</script", "<\\/script"))  # noqa: S704

@@ -1,0 +1,1 @@
+"""The report as Markdown: the page of accuracy."""

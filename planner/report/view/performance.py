@@ -1,0 +1,116 @@
+"""Figures of one candidate as text, on the best evidence there is, and the sentences made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cost_models.parts.find import memory_label, time_label
+from lcplan.evidence.measurement import Rung
+from lcplan.formats.units import format_bytes, format_count, format_seconds
+from planner.candidates.candidate import Candidate
+from planner.report.view.marks import MARKS
+from planner.request.request import SearchRequest
+
+LEAST_SHARE = 0.001
+"""A part below this share of the whole is left out of a breakdown."""
+
+
+@dataclass(frozen=True)
+class Performance:
+    """A candidate's step time, rates and memory as text, each time and memory with the evidence that it rests on."""
+
+    step: str
+    step_rung: Rung
+    tokens_per_s: str
+    tflop_per_s: str
+    memory: str
+    memory_rung: Rung
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Performance:
+        """Read them from the best that is known of ``candidate``."""
+        best, estimate = candidate.best, candidate.estimate
+        timed = candidate.timed is not None and candidate.timed.step_s is not None
+        compiled = candidate.compiled if candidate.compiled and candidate.compiled.total_bytes is not None else None
+        rate = estimate["tflop_per_s_per_device"] * estimate["step_s"] / best.step_s
+        return cls(
+            step=format_seconds(best.step_s),
+            step_rung=best.rung if timed else "modelled",
+            tokens_per_s=format_count(best.tokens_per_s),
+            tflop_per_s=f"{rate:.0f}",
+            memory=format_bytes(best.memory_bytes),
+            memory_rung=compiled.rung if compiled else "modelled",
+        )
+
+    @property
+    def marked_step(self) -> str:
+        """The step time with its mark of evidence."""
+        return f"{self.step} {MARKS[self.step_rung]}"
+
+    @property
+    def marked_memory(self) -> str:
+        """The memory with its mark of evidence."""
+        return f"{self.memory} {MARKS[self.memory_rung]}"
+
+
+@dataclass(frozen=True)
+class Share:
+    """One part of a whole: its label, its amount as text, and its ratio of the whole."""
+
+    label: str
+    amount: str
+    ratio: float
+
+
+def memory_shares(candidate: Candidate) -> tuple[Share, ...]:
+    """The modelled memory by part, largest first."""
+    parts = {name: value for name, value in candidate.estimate["memory_bytes"].items() if name != "total"}
+    return _shares(parts, memory_label, show=format_bytes)
+
+
+def time_shares(candidate: Candidate) -> tuple[Share, ...]:
+    """The modelled step time by part, largest first."""
+    return _shares(candidate.estimate["time_s"], time_label, show=format_seconds)
+
+
+def _shares(parts: Mapping[str, float], label: Callable[[str], str], *, show: Callable[[float], str]) -> tuple[Share, ...]:
+    whole = sum(parts.values()) or 1.0
+    ordered = sorted(parts.items(), key=lambda item: -item[1])
+    return tuple(Share(label(key), show(value), value / whole) for key, value in ordered if value / whole >= LEAST_SHARE)
+
+
+def need_bytes(candidate: Candidate) -> float:
+    """Memory with the allowance for runtime and communicators, which the budget has to hold."""
+    return float(candidate.best.memory_bytes + candidate.estimate["allowance_bytes"])
+
+
+def speed(candidate: Candidate) -> str:
+    """Step time and rates in one sentence."""
+    shown, estimate = Performance.of(candidate), candidate.estimate
+    return (
+        f"step {shown.step}, {shown.tokens_per_s} tokens/s, {estimate['tflop_per_s_per_device']:.0f} TFLOP/s a device by "
+        f"the laws (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
+    )
+
+
+def memory(candidate: Candidate, request: SearchRequest) -> str:
+    """The executable's memory and the allowance beyond it."""
+    torch = request.program.runtime == "torch"
+    owners = "runtime, communicators and PyTorch's pool" if torch else "runtime and communicators"
+    allowance = format_bytes(candidate.estimate["allowance_bytes"])
+    return f"memory {Performance.of(candidate).marked_memory} + {allowance} for {owners}"
+
+
+def over(candidate: Candidate, request: SearchRequest) -> str:
+    """By how much the candidate exceeds the budget; empty where it fits."""
+    more = need_bytes(candidate) - request.budget_bytes
+    return f"{format_bytes(more)} over" if more > 0 else ""
+
+
+def nearest_miss(candidate: Candidate, request: SearchRequest) -> str:
+    """Which strategy came closest, and by how much it missed."""
+    return (
+        f"Nearest miss: {candidate.strategy.label} needs {format_bytes(need_bytes(candidate))} a device, "
+        f"{over(candidate, request)} the budget of {format_bytes(request.budget_bytes)}"
+    )
