@@ -49,7 +49,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
         if term.axes != ("context",) or not np.any(term.calls > 0):
             continue
         shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
-        calls = term.calls / layout.lanes if term.schedule == "ring" else term.calls
+        calls = term.calls / layout.directions if term.schedule == "ring" else term.calls
         for index, steps in enumerate((forward, backward)):
             times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, schedule=term.schedule)
     if setting.program.dispatch == "eager":

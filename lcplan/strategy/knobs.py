@@ -97,7 +97,7 @@ class StepKnobs(Frozen):
         Knob(
             help="Collective backend: nccl nvshmem symmetric on GPUs, ici on TPUs, host on a CPU",
             workloads=ALL,
-            follows="those that the toolchain has",
+            follows="every backend of the toolchain",
             shown=True,
             bare=True,
         ),
@@ -173,7 +173,7 @@ class RolloutKnobs(Frozen):
         Knob(
             help="Where decoding finds parameters",
             workloads=ROLLOUT,
-            follows="those that the mesh has",
+            follows="every layout of the mesh",
             shown=True,
             bare=True,
         ),

@@ -29,7 +29,7 @@ def test_rows_by_hand():
     # one sequence of 4096 tokens on each of 8 ranks, two experts a token: 8192 rows; 200 %: 16384; and a block
     found = part(fsdp=2, expert=4)
     assert found.assigned[0] == 8192
-    assert found.room[0] == 16384
+    assert found.capacity[0] == 16384
     assert found.rows[0] == 16384 + BLOCK_ROWS
     assert found.busiest[0] == pytest.approx(IMBALANCE * 8192)
     assert part(fsdp=2, expert=4, moe_capacity_percent=100).busiest[0] == 8192  # what has no room is dropped
@@ -37,12 +37,12 @@ def test_rows_by_hand():
 
 def test_the_worst_case_is_every_token_on_one_rank():
     # 4 ranks of 4096 tokens; a rank has one expert, so that a token sends it one row: 16384 rows
-    assert part(fsdp=2, expert=4, moe_capacity_percent=0).room[0] == 4 * 4096
-    assert part(fsdp=4, expert=2, moe_capacity_percent=0).room[0] == 2 * 4096 * 2
+    assert part(fsdp=2, expert=4, moe_capacity_percent=0).capacity[0] == 4 * 4096
+    assert part(fsdp=4, expert=2, moe_capacity_percent=0).capacity[0] == 2 * 4096 * 2
 
 
 def test_one_rank_of_experts_has_room_for_what_it_sends_and_moves_nothing():
-    assert part(fsdp=8, moe_capacity_percent=400).room[0] == 8192
+    assert part(fsdp=8, moe_capacity_percent=400).capacity[0] == 8192
     assert not {purpose for _, purpose in terms(fsdp=8)} & {"expert-rows", "expert-counts", "expert-row-weights"}
 
 

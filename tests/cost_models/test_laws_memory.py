@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.table import StrategyTable
-from cost_models.memory.liveness import LayerBackward, Loss
+from cost_models.memory.liveness import LayerBackward
+from cost_models.memory.loss import Loss
 from cost_models.memory.parts import PHASES, StepMemory
 from cost_models.parts.memory import STEP_MEMORY
 from cost_models.parts.part import keys

@@ -72,9 +72,7 @@ def kept(values: Mapping[str, Any], *, file: str) -> Kept:
     if policy in REMAT:
         return Kept(REMAT[policy], ())
     if policy != "custom":
-        raise BadInputError(
-            f"{file}: remat_policy {policy!r} is none of MaxText's{hint(policy, (*REMAT, *OFFLOADED, 'custom'))}"
-        )
+        raise BadInputError(f"{file}: MaxText has no remat_policy {policy!r}{hint(policy, (*REMAT, *OFFLOADED, 'custom'))}")
     places = (_ours(values, place) for place in ("device", "offload"))
     return Kept(*places)
 

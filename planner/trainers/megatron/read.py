@@ -13,9 +13,9 @@ from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import whole_stream
+from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_model import model_of
-from planner.trainers.megatron.read_words import Arguments, Number, numbers, parse
 from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
@@ -120,9 +120,7 @@ def _scheme(arguments: Arguments, file: str) -> str:
     if kind == "allgather":
         kind = "all_gather"
     if kind not in CP_COMM_TYPES:
-        raise BadInputError(
-            f"{file}: --cp-comm-type {kind!r} is none of Megatron's, which does not notice{hint(kind, CP_COMM_TYPES)}"
-        )
+        raise BadInputError(f"{file}: Megatron has no --cp-comm-type {kind!r}, and does not notice{hint(kind, CP_COMM_TYPES)}")
     return CP_COMM_TYPES[kind]
 
 

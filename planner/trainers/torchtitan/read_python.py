@@ -12,7 +12,7 @@ from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from lcplan.spec.model import ModelSpec, Rope
 from planner.trainers.common.imported import recognised, whole
-from planner.trainers.torchtitan.settings import Said, flavored
+from planner.trainers.torchtitan.sections import Sections, flavored
 
 REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "none"})
 SECTIONS = MappingProxyType({"TrainingConfig": "training", "ParallelismConfig": "parallelism"})
@@ -62,7 +62,7 @@ class Module:
         return {name: value for name, value in values.items() if value is not _MISSING}, computed
 
 
-def read_python(file: str) -> Said:
+def read_python(file: str) -> Sections:
     """What the module's function says in literals; what it computes is named, not guessed.
 
     Raises
@@ -88,7 +88,7 @@ def read_python(file: str) -> Said:
             sections[section][key] = value
     remat, more = _remat(module)
     chunks, unread = _loss_chunks(module)
-    return Said(
+    return Sections(
         training=sections["training"],
         parallelism=sections["parallelism"],
         model=_model(module),
@@ -152,7 +152,7 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
                 ]
             if name in REMAT:
                 return REMAT[name], []
-            return None, [f"activation_checkpoint {name or 'value'} is none that lcplan knows: give --remat"]
+            return None, [f"lcplan does not know activation_checkpoint {name or 'value'}: give --remat"]
     return None, ["activation_checkpoint is the base configuration's and was not read: give --remat"]
 
 

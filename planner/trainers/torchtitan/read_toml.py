@@ -10,7 +10,7 @@ from typing import Any
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
-from planner.trainers.torchtitan.settings import Said, flavored
+from planner.trainers.torchtitan.sections import Sections, flavored
 
 PARALLEL = (
     "data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward", "tensor_parallel_degree",
@@ -31,7 +31,7 @@ ROTATION: Mapping[str, str] = MappingProxyType({"allgather": "all-gather", "allt
 REMAT: Mapping[str, str] = MappingProxyType({"full": "full", "none": "none", "selective": "none"})
 
 
-def read_toml(file: str) -> Said:
+def read_toml(file: str) -> Sections:
     """The TOML's words under the names of today.
 
     Raises
@@ -57,7 +57,7 @@ def read_toml(file: str) -> Said:
     remat, notes = _remat(policy, file)
     notes += _eight_bits(data, model)
     compiles = _section(data, "compile", file=file).get("enable", training.get("compile", False))
-    return Said(
+    return Sections(
         training=training,
         parallelism=parallel,
         model=flavored(str(model.get("name", "")), str(model.get("flavor", ""))),

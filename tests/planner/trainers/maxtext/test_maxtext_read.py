@@ -92,12 +92,12 @@ def test_unknown_keys_are_listed_with_the_nearest(says):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("remat_policy: full", "remat_policy: ful"), r"remat_policy 'ful' is none of MaxText's; did you mean 'full'\?"),
+        (("remat_policy: full", "remat_policy: ful"), r"MaxText has no remat_policy 'ful'; did you mean 'full'\?"),
         (
             ("remat_policy: full", "attention: cudnn_flash"),
-            r"attention 'cudnn_flash' is none that MaxText trains with; did you mean",
+            r"MaxText has no attention 'cudnn_flash'; did you mean",
         ),
-        (("remat_policy: full", "opt_type: adam"), r"opt_type 'adam' is none that MaxText trains with; did you mean 'adamw'"),
+        (("remat_policy: full", "opt_type: adam"), r"MaxText has no opt_type 'adam'; did you mean 'adamw'"),
         (("remat_policy: full", "num_vocab_tiling: many"), "num_vocab_tiling: 'many' is not a whole number above zero"),
         (("strategy: ring", "strategy: rings"), r"context_parallel_strategy 'rings': unknown; did you mean 'ring'"),
         (("strategy: ring", "strategy: usp"), "lcplan has no two-dimensional scheme"),
