@@ -39,7 +39,7 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
         "query": attended * layout.query_width * key,
         "key": attended * layout.kv_width * key,
         "value": attended * layout.kv_width * value,
-        "context": attended * layout.query_width * value,
+        "attention_output": attended * layout.query_width * value,
         "lse": _weights(layout, attended),
         "attention_out": stream,
         **_fed(layout),

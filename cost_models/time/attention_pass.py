@@ -39,7 +39,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     Ignores launches between kernels of compiled programs. Source: docs/step.md;
     cost_models.attention.work and cost_models.collectives.network.
     """
-    kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
+    kept = np.full(len(table), REMATS.index("save-all"), dtype=np.int8)
     layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
     forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
     network = Network.of(layout, rates)

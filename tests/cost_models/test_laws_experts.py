@@ -80,7 +80,7 @@ def test_dropless_bytes_by_hand():
     assert rows.moved[0] == pytest.approx(2 * 8 * IMBALANCE * 8192)
     assert rows.calls[0] == 5 * 2
     assert found["all-gather", "expert-counts"].bytes[0] == 4 * 4 * 4
-    assert terms(fsdp=2, expert=4, remat="none")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
+    assert terms(fsdp=2, expert=4, remat="save-all")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
 
 
 def test_a_rows_weight_fills_a_register_on_tpu():
@@ -141,7 +141,7 @@ def test_rows_of_a_table_are_priced_as_alone():
     strategies = [
         Strategy(mesh=Mesh(context=8, expert=8), microbatches=4),
         Strategy(mesh=Mesh(context=8, tensor=2, expert=4), microbatches=8, moe_dispatch="capacity", moe_capacity_percent=125),
-        Strategy(mesh=Mesh(context=64), microbatches=32, remat="none", moe_dispatch="gather"),
+        Strategy(mesh=Mesh(context=64), microbatches=32, remat="save-all", moe_dispatch="gather"),
     ]
     together = priced(*strategies)
     for index, one in enumerate(strategies):
@@ -175,7 +175,7 @@ def test_weights_after_the_last_product_need_it_again():
     ]
     own = StepWork(maxtext(), rates_for(maxtext().setting))
     assert float(again[1][0] - again[0][0]) == pytest.approx(float(own._expert_products(1.0)[0]))
-    kept = maxtext(remat="none")
+    kept = maxtext(remat="save-all")
     assert float(StepWork(kept, rates_for(kept.setting)).layer_again_gemm[0]) == pytest.approx(
         float(own._gemm(own._router, 1.0)[0])
     )

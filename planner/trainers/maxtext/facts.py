@@ -43,7 +43,7 @@ SAVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "query": ("query_proj",),
         "key": ("key_proj",),
         "value": ("value_proj",),
-        "context": ("context",),
+        "attention_output": ("context",),
         "lse": ("context",),
         "attention_out": ("out_proj",),
         "gate": ("mlpwi_0",),

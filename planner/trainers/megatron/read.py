@@ -126,12 +126,12 @@ def _scheme(arguments: Arguments, file: str) -> str:
 
 def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, list[str]]:
     if "recompute-activations" in arguments:
-        return "none", [
+        return "save-all", [
             "--recompute-activations recomputes attention's scores, which a flash kernel never keeps: priced as none"
         ]
     kind = (arguments.get("recompute-granularity") or ["none"])[0]
     if kind == "none":
-        return "none", []
+        return "save-all", []
     if kind == "full":
         layers = number("recompute-num-layers", 1) or 1
         block = (arguments.get("recompute-method") or ["uniform"])[0] == "block"
@@ -145,8 +145,10 @@ def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, lis
     if wrong:
         raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
     if "mlp" in modules:
-        return "minimal", []
-    return "none", [f"--recompute-modules {' '.join(modules)} is priced as none, the nearest that keeps at least as much"]
+        return "save-except-mlp", []
+    return "save-all", [
+        f"--recompute-modules {' '.join(modules)} is priced as save-all, the nearest that keeps at least as much"
+    ]
 
 
 def _reduce(arguments: Arguments) -> str:

@@ -20,7 +20,7 @@ from planner.trainers.torchtitan.read_python import read_python
 from planner.trainers.torchtitan.read_toml import read_toml
 from planner.trainers.torchtitan.sections import Sections
 
-SELECTIVE = ("context", "lse", "query", "attention_out", "gate")
+SELECTIVE = ("attention_output", "lse", "query", "attention_out", "gate")
 """What its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
 STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
 """``context_parallel_strategy`` of torchtitan after 0.3.0."""

@@ -14,7 +14,7 @@ from lcplan.spec.model import ModelSpec, Rope
 from planner.trainers.common.imported import recognised, whole
 from planner.trainers.torchtitan.sections import Sections, flavored
 
-REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "none"})
+REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "save-all"})
 SECTIONS = MappingProxyType({"TrainingConfig": "training", "ParallelismConfig": "parallelism"})
 _MISSING = object()
 
@@ -144,10 +144,10 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
             if node.targets[0].attr != "activation_checkpoint":
                 continue
             if isinstance(node.value, ast.Constant) and node.value.value is None:
-                return "none", []
+                return "save-all", []
             name = _called(node.value).partition(".")[0] if isinstance(node.value, ast.Call) else ""
             if name == "SelectiveAC":
-                return "none", [
+                return "save-all", [
                     "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
                 ]
             if name in REMAT:

@@ -28,7 +28,7 @@ TRAINING = (
 )  # fmt: skip
 """Keys of [training] in torchtitan 0.1 and 0.2; the first releases had the degrees here."""
 ROTATION: Mapping[str, str] = MappingProxyType({"allgather": "all-gather", "alltoall": "ring-zigzag"})
-REMAT: Mapping[str, str] = MappingProxyType({"full": "full", "none": "none", "selective": "none"})
+REMAT: Mapping[str, str] = MappingProxyType({"full": "full", "none": "save-all", "selective": "save-all"})
 
 
 def read_toml(file: str) -> Sections:
@@ -92,7 +92,7 @@ def _remat(section: Mapping[str, Any], file: str) -> tuple[str, list[str]]:
     if mode != "selective":
         return REMAT[mode], []
     option = section.get("selective_ac_option", "2")
-    return "none", [
+    return "save-all", [
         f"selective checkpointing ({option}) keeps attention and every second product: priced so, nearest policy none"
     ]
 

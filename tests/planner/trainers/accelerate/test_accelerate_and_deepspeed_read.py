@@ -70,7 +70,7 @@ def test_keys_without_the_prefix_mean_the_same(launches, tmp_path):
     (tmp_path / "b.yaml").write_text(yaml.safe_dump(data))
     imported = accelerate.read(str(tmp_path / "b.yaml"))
     assert imported.options["mesh"] == "data=1,fsdp=1,context=16,tensor=2"
-    assert (imported.options["scheme"], imported.options["remat"]) == (("all-gather",), ("none",))
+    assert (imported.options["scheme"], imported.options["remat"]) == (("all-gather",), ("save-all",))
 
 
 @pytest.mark.parametrize(
