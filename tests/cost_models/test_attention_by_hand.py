@@ -28,9 +28,9 @@ def test_unfused_attention_is_products_and_traffic_of_every_score(which, product
 def test_unfused_attention_of_a_step_has_all_scores():
     # 256 queries x 64 keys x 2 heads; forward 13 bytes and 2 x 2 x 8 FLOP a score; backward 19 and 2 x 4 x 8; again 11 and 16
     scores = 256 * 64 * 2
-    unfused = times(remat="none", program={"attention": "unfused"})
+    unfused = times(remat="save-all", program={"attention": "unfused"})
     assert unfused.attention == near(2 * scores * (13 + 32 + 19 + 64) / 1e6)
-    again = times(remat="none", program={"attention": "unfused", "recompute_scores": True})
+    again = times(remat="save-all", program={"attention": "unfused", "recompute_scores": True})
     assert again.attention == near(2 * scores * (13 + 32 + 19 + 64 + 11 + 16) / 1e6)
 
 
@@ -38,14 +38,14 @@ def test_blockwise_attention_moves_each_score_through_memory():
     # heads of 4 are no cuDNN's: blocks on the diagonal whole, 64 tokens are one block: 64 keys a query, two heads
     small = HAND.model_copy(update={"head_dim": 4})
     scores = 256 * 64 * 2
-    found = times(spec=small, remat="none", rates={"attention_forward": rate(1e15), "attention_backward": rate(1e15)})
+    found = times(spec=small, remat="save-all", rates={"attention_forward": rate(1e15), "attention_backward": rate(1e15)})
     assert found.attention == near(2 * scores * (16 + 28) / 1e6)
     assert SCORE_BYTES == {"forward": 16.0, "backward": 28.0}
 
 
 def test_documents_are_a_bias_of_two_bytes_a_score_to_cudnn():
     fast = {"attention_forward": rate(1e15), "attention_backward": rate(1e15)}
-    found = times(remat="none", workload={"document_len": 16}, rates=fast)
+    found = times(remat="save-all", workload={"document_len": 16}, rates=fast)
     assert found.attention == near(2 * 2 * 256 * 32 * 2 * 2 / 1e6)
 
 
@@ -54,7 +54,7 @@ def test_a_kernel_that_masks_tile_by_tile_computes_the_diagonal_whole():
     program = {"attention": "flash", "attention_tile": 16}
     share = layout().setting.constants.tile_mask_share
     assert share == 0.125
-    found = times(remat="none", program=program)
+    found = times(remat="save-all", program=program)
     assert found.attention == near(2 * 3.5 * 0.524288 * (1 + 16 / 64 + 2 * share))
 
 
@@ -75,7 +75,7 @@ def test_a_ring_of_windowed_layers_is_one_call_with_its_halo():
 
 
 def test_one_call_on_gathered_keys_meets_half_of_the_sequence():
-    found = times(context=2, scheme="all-gather", program={"gathered_calls": "once"}, remat="none")
+    found = times(context=2, scheme="all-gather", program={"gathered_calls": "once"}, remat="save-all")
     assert found.attention == near(3.5 * 0.524288)
     assert found.overhead == near(2 * 2 * 3e-6)
 

@@ -40,11 +40,11 @@ def test_the_stream_of_each_program():
     # 256 tokens of 16 bytes: 6 gathers and 5 scatters a layer, and the embedding's
     assert terms(tensor=2)["stream", "all-gather"] == [(4096, 13)]
     assert terms(tensor=2)["stream", "reduce-scatter"] == [(4096, 11)]
-    assert terms(tensor=2, remat="none")["stream", "reduce-scatter"] == [(4096, 9)]
+    assert terms(tensor=2, remat="save-all")["stream", "reduce-scatter"] == [(4096, 9)]
     # a whole stream is not gathered again for products that are kept
     whole = {"program": {"sequence_parallel": False}}
     assert terms(tensor=2, **whole)["stream", "all-gather"] == [(4096, 13)]
-    assert terms(tensor=2, remat="none", **whole)["stream", "all-gather"] == [(4096, 9)]
+    assert terms(tensor=2, remat="save-all", **whole)["stream", "all-gather"] == [(4096, 9)]
 
 
 def test_weights_of_each_program():
@@ -128,8 +128,8 @@ def test_what_the_backward_pass_repeats():
     # the second piece's read of the weights takes as long as the first piece hides of the hop
     waits = 3 * 0.001 + 0.001
     assert full.again == near(waits + 3 * FLOOR_S + 3 * 2048 / 1e6)
-    # none: rows travel all the same, with nothing to hide them
-    kept = matmul(0.001, remat="none", **fields)
+    # save-all: rows travel all the same, with nothing to hide them
+    kept = matmul(0.001, remat="save-all", **fields)
     assert kept.again == near(2 * 0.001 + 2 * FLOOR_S)
 
 

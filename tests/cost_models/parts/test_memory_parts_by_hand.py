@@ -61,12 +61,12 @@ def test_gradients_of_the_layers_and_the_head():
 def test_the_working_set_where_the_feed_forward_runs_backward():
     # full: both normed streams again; gate, up and two cotangents; three streams; queries and output
     assert layer().feed_forward == near(4 * WIDE + 2 * STREAM + 3 * STREAM + 2 * QUERIES)
-    assert layer(remat="none").feed_forward == near(4 * WIDE + 3 * STREAM + 2 * QUERIES)
+    assert layer(remat="save-all").feed_forward == near(4 * WIDE + 3 * STREAM + 2 * QUERIES)
     # tensor 2 gathers the cotangent; with a narrow feed-forward (4 features, 1024 bytes) that moment is the larger
     narrow = HAND.model_copy(update={"d_ff": 4})
     shared = 3 * STREAM / 2 + 2 * QUERIES / 2
     assert layer(spec=narrow, tensor=2).feed_forward == near(3 * 1024 + 2 * STREAM + STREAM + shared)
-    assert layer(spec=narrow, tensor=2, remat="none").feed_forward == near(4 * 1024 + STREAM + shared)
+    assert layer(spec=narrow, tensor=2, remat="save-all").feed_forward == near(4 * 1024 + STREAM + shared)
     assert layer(tensor=2).stream_products == near(2 * WIDE / 2 + 4 * STREAM + shared)
 
 
@@ -167,15 +167,15 @@ def test_collective_buffers_of_a_tpu_hold_the_embeddings_sum_over_microbatches()
 
 
 def test_plain_jax_keeps_all_that_a_derivative_reads():
-    # none: bf16 of 6 x 16, 3 x 16, 2 x 8 and 2 x 8 features, fp32 of 4 x 8, and cast weights of 768
-    everything = PlainMemory(layout(remat="none")).saved_activations
+    # save-all: bf16 of 6 x 16, 3 x 16, 2 x 8 and 2 x 8 features, fp32 of 4 x 8, and cast weights of 768
+    everything = PlainMemory(layout(remat="save-all")).saved_activations
     assert everything == near(2 * (256 * (2 * (96 + 48 + 16 + 16) + 4 * 4 * 8) + 2 * 768))
     assert PlainMemory(layout(remat="full")).saved_activations == near(2 * STREAM)
 
 
 def test_plain_jax_fills_gradients_early_where_layers_run_again():
     early = PlainMemory(layout(remat="full", loss_chunk_tokens=256))._outside()["loss"]
-    late = PlainMemory(layout(remat="none", loss_chunk_tokens=256))._outside()["loss"]
+    late = PlainMemory(layout(remat="save-all", loss_chunk_tokens=256))._outside()["loss"]
     assert late["grads"] == near(4 * 256)
     assert early["grads"] == near(4 * 256 + 4 * (1536 + 32))
     assert late["working_set"] == near(3 * STREAM)

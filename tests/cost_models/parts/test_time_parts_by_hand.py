@@ -23,7 +23,7 @@ def test_gemm_is_three_products_of_every_matrix():
 
 def test_attention_is_two_products_forward_and_five_backward():
     # 4 FLOP x 256 queries x 32 keys (half of 64) x 16 features = 524288; backward 2.5 times; two layers
-    assert times(remat="none").attention == near(2 * 3.5 * 0.524288)
+    assert times(remat="save-all").attention == near(2 * 3.5 * 0.524288)
     half = {"attention_backward": rate(0.5e6)}
     assert times(rates=half).attention == near(2 * (1 + 2.5 * 2) * 0.524288)
 
@@ -44,7 +44,7 @@ def test_attention_of_exchanged_heads_has_all_tokens_and_half_of_the_heads():
 def test_hbm_is_passes_over_the_stream_and_the_widths():
     # forward: 9 x 256 x 8 of the stream, 2 x (256 x (16 + 8) + 1.5 x 256 x 16) of the widths, 2 bytes each: 86016
     # backward: 15 and 4: 159744
-    assert times(remat="none").hbm == near(2 * (0.086016 + 0.159744))
+    assert times(remat="save-all").hbm == near(2 * (0.086016 + 0.159744))
     # a ring of two merges one later step: 6 passes of 2 bytes over 128 x 16 features, in both passes
     merged = 2 * 6 * 128 * 16
     assert times(context=2).hbm == near(2 * (0.043008 + 0.079872 + 2 * merged / 1e6))
@@ -71,9 +71,9 @@ def test_recompute_is_what_the_policy_does_not_keep():
     assert times(remat="full").recompute == near(2 * (2 * 256 * 640 / 1e6 + 0.524288 + 0.086016))
     # save-attention: no attention
     assert times(remat="save-attention").recompute == near(2 * (2 * 256 * 640 / 1e6 + 0.086016))
-    # minimal: gate and up, 256 elements
-    assert times(remat="minimal").recompute == near(2 * (2 * 256 * 256 / 1e6 + 0.086016))
-    assert times(remat="none").recompute == near(0.0)
+    # save-except-mlp: gate and up, 256 elements
+    assert times(remat="save-except-mlp").recompute == near(2 * (2 * 256 * 256 / 1e6 + 0.086016))
+    assert times(remat="save-all").recompute == near(0.0)
 
 
 def test_loss_is_three_products_of_the_head_six_passes_over_the_logits_and_its_gradient():
@@ -115,17 +115,17 @@ def test_comm_tensor_is_the_stream_and_the_loss():
     loss = 2 * 2.048 + (4 + 8) * 256 / LINK
     assert times(tensor=2, loss_chunk_tokens=256).comm_tensor == near(24 * 2.048 + loss)
     # attention's output is kept: its scatter is not repeated
-    assert times(tensor=2, remat="dots", loss_chunk_tokens=256).comm_tensor == near(22 * 2.048 + loss)
+    assert times(tensor=2, remat="save-dots", loss_chunk_tokens=256).comm_tensor == near(22 * 2.048 + loss)
 
 
 def test_comm_tensor_beside_products_is_what_these_leave():
     # forward 4 gathers and scatters a layer with the repeated ones; products of 256 tokens with half of the columns
-    found = times(tensor=2, remat="none", program={"stream": "beside-products"}, loss_chunk_tokens=256)
+    found = times(tensor=2, remat="save-all", program={"stream": "beside-products"}, loss_chunk_tokens=256)
     forward, backward = found._stream_calls
     assert forward == near(8 * 2.048)
     assert found.stream_forward == near(8 * 2.048 - 2 * 0.196608)
     assert found.stream_backward == near(float(backward[0]) - 2 * 0.196608)
-    slow = times(tensor=2, remat="none", program={"stream": "beside-products"}, rates={"gemm": rate(1e3)})
+    slow = times(tensor=2, remat="save-all", program={"stream": "beside-products"}, rates={"gemm": rate(1e3)})
     assert slow.stream_forward == near(8 * 2.048 / 2)  # hidden but for one chunk of two
 
 
@@ -197,7 +197,7 @@ def test_contention_is_24_multiprocessors_while_collectives_are_hidden():
 def test_overhead_is_one_kernel_a_ring_step_and_pass():
     # two layers; forward, repeated and backward pass: 3; a ring of two has two steps in each
     assert times().overhead == near(2 * 3 * FLOOR_S)
-    assert times(remat="none").overhead == near(2 * 2 * FLOOR_S)
+    assert times(remat="save-all").overhead == near(2 * 2 * FLOOR_S)
     assert times(context=2, scheme="ring").overhead == near(2 * 2 * 3 * FLOOR_S)
 
 

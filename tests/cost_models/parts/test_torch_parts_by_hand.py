@@ -16,7 +16,7 @@ def near(value):
 
 
 def torch(program=None, **fields):
-    return TorchMemory(layout(program={**TORCH, **(program or {})}, **{"remat": "none", **fields}))
+    return TorchMemory(layout(program={**TORCH, **(program or {})}, **{"remat": "save-all", **fields}))
 
 
 def test_state():
