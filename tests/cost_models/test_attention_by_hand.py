@@ -13,6 +13,8 @@ from cost_models.estimate import estimate
 from cost_models.masks.tiles import CACHED_BYTES
 from cost_models.masks.windows import Halo
 from cost_models.rates import published
+from cost_models.time import attention_pass
+from lcplan.catalog import hardware
 
 
 def near(value):
@@ -96,29 +98,116 @@ def test_caches_hold_eight_mebibytes():
 
 
 @pytest.mark.parametrize(
-    ("value", "quotient"),
+    ("name", "key", "quotient"),
     [
-        (published.SUSTAINED_OF_BEST, 0.869729),
-        (published.GEMM_OF_PEAK["gpu"], 0.698686),
-        (published.GEMM_OF_PEAK["tpu"], 0.901416),
-        (published.GEMM_OF_PEAK["cpu"], 1.0),
-        (published.IN_STEP["forward"], 0.9),
-        (published.IN_STEP["backward"], 1.0),
-        (published.ATTENTION_OF_PEAK["forward"], 0.59976),
-        (published.ATTENTION_OF_PEAK["backward"], 0.5108),
-        (published.HALF_TOKENS["forward"], 500.0),
-        (published.HALF_TOKENS["backward"], 570.0),
-        (published.HBM_OF_PEAK, 0.784208),
-        (published.LINK_OF_PEAK, 0.666667),
-        (published.PERMUTE_OF_LINK, 0.746667),
-        (published.PERMUTE_LATENCY_S, 12e-6),
-        (published.KERNEL_FLOOR_S, 3e-6),
-        (published.TRITON_OF_FLASH2, 0.555556),
-        (published.POWER_EXPONENT, 0.666667),
+        ("SUSTAINED_OF_BEST", None, 0.869729),
+        ("GEMM_OF_PEAK", "gpu", 0.698686),
+        ("GEMM_OF_PEAK", "tpu", 0.901416),
+        ("GEMM_OF_PEAK", "cpu", 1.0),
+        ("IN_STEP", "forward", 0.9),
+        ("IN_STEP", "backward", 1.0),
+        ("ATTENTION_OF_PEAK", "forward", 0.59976),
+        ("ATTENTION_OF_PEAK", "backward", 0.5108),
+        ("HALF_TOKENS", "forward", 500.0),
+        ("HALF_TOKENS", "backward", 570.0),
+        ("HBM_OF_PEAK", None, 0.784208),
+        ("LINK_OF_PEAK", None, 0.666667),
+        ("PERMUTE_OF_LINK", None, 0.746667),
+        ("PERMUTE_LATENCY_S", None, 12e-6),
+        ("KERNEL_FLOOR_S", None, 3e-6),
+        ("TRITON_OF_FLASH2", None, 0.555556),
+        ("POWER_EXPONENT", None, 0.666667),
     ],
 )
-def test_shares_of_datasheets_are_the_quotients_of_their_sources(value, quotient):
-    assert value == pytest.approx(quotient, rel=2e-6)
+def test_shares_of_datasheets_are_the_quotients_of_their_sources(name, key, quotient):
+    value = getattr(published, name)
+    assert (value if key is None else value[key]) == pytest.approx(quotient, rel=2e-6)
+
+
+def unmeasured(kind, peak=1e15):
+    """A device of that kind that no table knows."""
+    spec = hardware({"gpu": "dgx-h100", "tpu": "tpu-v5p-64", "cpu": "cpu-host"}[kind])
+    figure = spec.device.peak_flop_per_s.model_copy(update={"value": peak, "kind": "datasheet"})
+    device = spec.device.model_copy(update={"name": "unheard-of", "gpu": None, "peak_flop_per_s": figure, "rates": None})
+    return published.rates_of(spec.model_copy(update={"device": device}))
+
+
+def test_an_unmeasured_device_has_shares_of_its_datasheet():
+    for kind, share in (("gpu", 0.698686), ("tpu", 0.901416), ("cpu", 1.0)):
+        assert unmeasured(kind).gemm.value == pytest.approx(share * 1e15, rel=2e-6)
+    found = unmeasured("gpu")
+    assert found.attention_forward.value == pytest.approx(0.59976e15)
+    assert found.attention_backward.value == pytest.approx(0.5108e15)
+    assert (found.forward_half_tokens, found.backward_half_tokens) == (500.0, 570.0)
+    assert found.collectives["collective-permute"].oneway_bytes_per_s == pytest.approx(450e9 * 672 / 900)
+    assert found.collectives["collective-permute"].latency_s == 12e-6
+    assert found.collectives["all-gather"].oneway_bytes_per_s == pytest.approx(450e9 * 2 / 3)
+    assert not any(source.startswith("measured") for source in found.basis.values())
+
+
+def test_a_measured_device_says_so():
+    basis = published.rates_of(hardware("dgx-h100")).basis
+    assert {name for name, source in basis.items() if source.startswith("measured")} >= {"gemm", "hbm", "all-gather"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "forward", "backward"),
+    [("ulysses-query", 1 / 3, 2 / 3), ("kv-halo", 1 / 3, 2 / 3), ("kv-ring", 1 / 2, 1 / 2), ("kv-gather", 1 / 2, 1 / 2)],
+)
+def test_passes_share_a_schemes_calls(purpose, forward, backward):
+    assert attention_pass._shares(purpose) == (pytest.approx(forward), pytest.approx(backward))
+
+
+def test_attention_alone_has_its_gathers_and_gradients(monkeypatch):
+    monkeypatch.setattr(attention_pass, "rates_for", lambda setting: RATES)
+    found = layout(context=2, scheme="all-gather")
+    forward, backward = attention_pass.attention_pass_seconds(found.setting, found.table)
+    # two layers of 2 x 0.131072 s, a merge of 6 x 2 bytes of 128 x 16; a gather of 4.096 s each way, gradients of 8.192 s
+    assert forward == near(2 * (0.262144 + 0.024576 + 4.096))
+    assert backward == near(2 * (2.5 * 0.262144 + 0.024576 + 4.096 + 8.192))
+
+
+def test_blockwise_attention_in_tiles_that_no_cache_holds_is_slower():
+    # a host: 4 bytes x 4 sequences x 2 heads x 64 x 64 scores fit in 8 MiB; 2048 sequences do not
+    spread = times(machine="cpu-host").layout.setting.hardware.domain_size
+    small = times(machine="cpu-host", remat="save-all").attention[0]
+    scores = 256 * 64 * 2
+    assert small * spread == pytest.approx(2 * (3.5 * 4 * 8 * scores + 44 * scores) / 1e6)
+    many = times(machine="cpu-host", remat="save-all", workload={"global_batch": 4 * 512}).attention[0]
+    assert many > 512 * small * 1.01
+
+
+def test_splash_tiles_other_than_512_cost_what_they_add():
+    # a head of 128, one sequence of 4096 tokens; a tile of 1024 is computed whole on the diagonal: (1 + 1/4) / (1 + 1/8)
+    spec = HAND.model_copy(update={"heads": 1, "kv_heads": 1, "head_dim": 128})
+    fields = {"spec": spec, "machine": "tpu-v5p-64", "workload": {"seq_len": 4096, "global_batch": 1}, "remat": "save-all"}
+    usual, wide, short = (times(**fields, attention_block=block).attention[0] for block in (0, 1024, 256))
+    assert wide / usual == pytest.approx(1.25 / 1.125)
+    assert short / usual == pytest.approx(1.0625 / 1.125)
+
+
+def test_documents_leave_out_chunks_that_share_none():
+    # ring of four, documents of one rank's chunk: no later step has work; documents as long as the sequence: all have
+    fields = {"context": 4, "scheme": "ring", "remat": "save-all"}
+    fast = {"attention_forward": rate(1e6), "hbm": rate(1e15)}
+    alone = times(**fields, workload={"document_len": 16}, rates=fast).forward_attention
+    whole = times(**fields, workload={"document_len": 64}, rates=fast).forward_attention
+    assert alone.total_s == near(4 * 64 * 8 * 16 / 1e6)
+    assert whole.total_s == near(4 * 64 * (8 + 3 * 16) * 16 / 1e6)
+
+
+def test_documents_in_blockwise_attention_are_blocks():
+    # heads of 4, 64 tokens and documents of 16: one block of 64 tokens holds all; on two ranks each has its own
+    small = HAND.model_copy(update={"head_dim": 4})
+    fields = {"spec": small, "remat": "save-all", "workload": {"document_len": 16}}
+    fast = {"attention_forward": rate(1e15), "attention_backward": rate(1e15)}
+    assert times(**fields, rates=fast).attention == near(2 * 256 * 64 * 2 * 44 / 1e6)
+    assert times(**fields, context=2, scheme="ring", rates=fast).attention == near(2 * 128 * 32 * 2 * 44 / 1e6)
+
+
+def test_fp32_activations_have_four_bytes():
+    found = layout(workload={"precision": "fp32"})
+    assert (found.activation_bytes, found.held_bytes) == (4.0, 4.0)
 
 
 def test_rates_of_an_estimate_are_work_over_time():

@@ -154,3 +154,37 @@ def test_the_parts_of_time_are_the_properties():
         name: float(getattr(found, name)[0]) for name in keys(STEP_TIME)
     }
     assert LINK == 1e3
+
+
+def test_contention_beside_a_tensor_axis_counts_every_pass():
+    # k of attention, in the forward, repeated and backward pass; hops of both directions' permutes beside later steps
+    full, kept = (
+        times(context=2, tensor=2, scheme="ring", backend="nccl", remat=remat, rates={"gemm": rate(1e-3)})
+        for remat in ("full", "save-all")
+    )
+    share = full.layout.setting.constants.nccl_ring_contention
+    for found, passes in ((full, 2), (kept, 1)):
+        forward, backward = found.forward_attention, found.backward_attention
+        lost = 2 * share * (passes * forward.total_s + backward.total_s)
+        hops = sum(
+            found._steps(term) * np.minimum(seconds, forward.later_s) * 32 / 132
+            for term, seconds in found.terms_with_seconds
+            if term.purpose in {"kv-ring", "kv-gradients"}
+        )
+        hidden = hidden_contention_seconds(found.layout, found._hidden)
+        assert found.contention == pytest.approx(lost + hops + hidden)
+
+
+def test_products_that_are_repeated_hide_the_stream_too():
+    beside = {"program": {"stream": "beside-products"}, "tensor": 2, "loss_chunk_tokens": 256}
+    found = times(**beside, remat="full")
+    forward, _ = found._stream_calls
+    # products of 768 elements and of the 640 that are repeated, half of the columns
+    assert found.stream_forward == near(float(forward[0]) - 2 * 256 * (768 + 640) / 1e6)
+    assert times(**{**beside, "tensor": 1}).stream_forward == near(0)
+
+
+def test_a_tpu_sums_embeddings_over_microbatches_before_it_reduces():
+    # of two tables' reductions of two microbatches each, the embedding's is one
+    assert terms(machine="tpu-v5p-64", fsdp=2, microbatches=2)["tables", "reduce-scatter"] == [(4 * 256, 3)]
+    assert terms(fsdp=2, microbatches=2)["tables", "reduce-scatter"] == [(4 * 256, 4)]

@@ -159,3 +159,22 @@ def test_the_working_set_of_experts_backward():
     # tensor 2 gathers the cotangent
     split = ExpertBackward(mixture(tensor=2, moe_dispatch="capacity", **{**fields, "moe_capacity_percent": 200, "expert": 1}))
     assert split._gathered == near(3 * 4096)
+
+
+def test_masks_of_a_capacity_take_products_of_their_own():
+    masks = {"moe_dispatch": "capacity", "moe_capacity_percent": 100, "program": {"expert_copies": "one-hot"}}
+    with_masks, without = (times(spec=MIXTURE, **{**masks, **more}) for more in ({}, {"program": {}}))
+    # 64 tokens of a sequence x 512 rows x 8: two products forward, three backward, one repeated
+    mask = 2 * 64 * 512 * 8 / 1e6
+    assert with_masks.layer_forward_gemm - without.layer_forward_gemm == near(2 * mask)
+    assert with_masks.layer_backward_gemm - without.layer_backward_gemm == near(3 * mask)
+    assert with_masks.layer_again_gemm - without.layer_again_gemm == near(mask)
+
+
+def test_products_of_experts_that_are_repeated():
+    # full: attention's 384 elements, the router's 32, gate and up of 512 rows and half a block of 1024 for each of 4 experts
+    found = times(spec=MIXTURE, moe_dispatch="dropless", remat="full")
+    rows = 512 + 4 * 512
+    assert found.layer_again_gemm == near((2 * 256 * (384 + 32) + 2 * 2 * rows * 128) / 1e6)
+    kept = times(spec=MIXTURE, moe_dispatch="dropless", remat="save-all")
+    assert kept.layer_again_gemm == near(2 * 256 * 32 / 1e6)

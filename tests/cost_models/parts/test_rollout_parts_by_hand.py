@@ -4,6 +4,7 @@ import pytest
 from hand_cases import COMPUTE, HAND, LINK, RATES, rate
 
 from cost_models.inputs.setting import Setting
+from cost_models.rollout.estimate import estimate_rollout, rollout_flop
 from cost_models.rollout.iteration import IterationTable, estimate_iteration, reshard_seconds
 from cost_models.rollout.layout import Rollout, mean_read_positions
 from cost_models.rollout.memory import RolloutMemory
@@ -160,3 +161,17 @@ def test_an_iteration_is_rollout_resharding_and_step():
     assert row["step_s"] == pytest.approx(sum(row["time_s"].values()))
     assert row["tokens_per_s"] == pytest.approx(4 * 64 / row["step_s"])
     assert row["memory_bytes"]["total"] == max(row["train_bytes"], row["rollout_bytes"])
+
+
+def test_a_rollouts_rate_counts_forward_passes_only():
+    found = rollout("gathered-once")
+    priced = estimate_rollout(found.setting, found.table)
+    # 2 FLOP x 512 tokens x (1536 + 256) elements, 4 x 16 x 128^2 / 2 of attention for each of 4 sequences and 2 layers
+    work = 2 * 512 * 1792 + 4 * 2 * 4 * 16 * 128**2 / 2
+    assert rollout_flop(found.setting) == pytest.approx(work)
+    assert priced.tflop_per_s_per_device == pytest.approx(work / 1e12 / priced.step_s / 2)
+    peak = found.setting.hardware.device.peak_flop_per_s.value
+    assert priced.mfu_ratio == pytest.approx(work / priced.step_s / 2 / peak)
+    row = priced.row(0)
+    assert row["decode_step_s"] == pytest.approx((row["step_s"] - row["time_s"]["prefill"]) / 64)
+    assert row["seconds_per_sequence"] == pytest.approx(row["step_s"] / 4)
