@@ -1,0 +1,133 @@
+"""Attention kernels other than fused ones, tiles and windows, by hand; rates and attention of published devices by quotient."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hand_cases import HAND, RATES, layout, rate, times
+
+from cost_models.attention.unfused import unfused_seconds
+from cost_models.compute.host_time import eager_attention_seconds
+from cost_models.compute.kernels import SCORE_BYTES, head_dim_ratio
+from cost_models.estimate import estimate
+from cost_models.masks.tiles import CACHED_BYTES
+from cost_models.masks.windows import Halo
+from cost_models.rates import published
+
+
+def near(value):
+    return pytest.approx([value], rel=1e-9)
+
+
+@pytest.mark.parametrize(("which", "products", "score_bytes"), [("forward", 2, 13), ("backward", 4, 19), ("again", 1, 11)])
+def test_unfused_attention_is_products_and_traffic_of_every_score(which, products, score_bytes):
+    found = unfused_seconds(np.array(1000.0), 10.0, which=which, flop_per_s=1e6, hbm_bytes_per_s=1e6)
+    assert found == pytest.approx((2 * products * 1000 * 10 + score_bytes * 1000) / 1e6)
+
+
+def test_unfused_attention_of_a_step_has_all_scores():
+    # 256 queries x 64 keys x 2 heads; forward 13 bytes and 2 x 2 x 8 FLOP a score; backward 19 and 2 x 4 x 8; again 11 and 16
+    scores = 256 * 64 * 2
+    unfused = times(remat="none", program={"attention": "unfused"})
+    assert unfused.attention == near(2 * scores * (13 + 32 + 19 + 64) / 1e6)
+    again = times(remat="none", program={"attention": "unfused", "recompute_scores": True})
+    assert again.attention == near(2 * scores * (13 + 32 + 19 + 64 + 11 + 16) / 1e6)
+
+
+def test_blockwise_attention_moves_each_score_through_memory():
+    # heads of 4 are no cuDNN's: blocks on the diagonal whole, 64 tokens are one block: 64 keys a query, two heads
+    small = HAND.model_copy(update={"head_dim": 4})
+    scores = 256 * 64 * 2
+    found = times(spec=small, remat="none", rates={"attention_forward": rate(1e15), "attention_backward": rate(1e15)})
+    assert found.attention == near(2 * scores * (16 + 28) / 1e6)
+    assert SCORE_BYTES == {"forward": 16.0, "backward": 28.0}
+
+
+def test_documents_are_a_bias_of_two_bytes_a_score_to_cudnn():
+    fast = {"attention_forward": rate(1e15), "attention_backward": rate(1e15)}
+    found = times(remat="none", workload={"document_len": 16}, rates=fast)
+    assert found.attention == near(2 * 2 * 256 * 32 * 2 * 2 / 1e6)
+
+
+def test_a_kernel_that_masks_tile_by_tile_computes_the_diagonal_whole():
+    # a tile of 16 over 64 tokens: a quarter more, and twice an eighth of a block for the mask
+    program = {"attention": "flash", "attention_tile": 16}
+    share = layout().setting.constants.tile_mask_share
+    assert share == 0.125
+    found = times(remat="none", program=program)
+    assert found.attention == near(2 * 3.5 * 0.524288 * (1 + 16 / 64 + 2 * share))
+
+
+def test_a_ring_of_windowed_layers_is_one_call_with_its_halo():
+    # one rank, a window of 33 tokens on 64 with tiles of 64: the whole causal block
+    spec = HAND.model_copy(update={"sliding_window": 129})
+    wide = {"spec": spec, "context": 4, "scheme": "ring", "workload": {"seq_len": 1024, "global_batch": 1}}
+    halo = Halo(layout(**wide))
+    # chunks of 256: one hop, whole tiles of 128 tokens, half a chunk
+    assert (halo.hops, halo.last, halo.tokens, halo.share, halo.padded) == (near(1), near(128), near(128), near(0.5), near(1.5))
+    far = Halo(layout(**{**wide, "spec": HAND.model_copy(update={"sliding_window": 385})}))
+    # 384 tokens before: a whole chunk and half of the next
+    assert (far.hops, far.last, far.tokens, far.share) == (near(2), near(128), near(384), near(1.5))
+    halves = Halo(layout(**{**wide, "scheme": "ring-zigzag"}))
+    assert (halves.chunk, halves.hops, halves.share) == (near(128), near(1), near(1))
+    none = Halo(layout(context=4, scheme="ring"))
+    assert (none.hops, none.tokens, none.share) == (near(0), near(0), near(0))
+
+
+def test_one_call_on_gathered_keys_meets_half_of_the_sequence():
+    found = times(context=2, scheme="all-gather", program={"gathered_calls": "once"}, remat="none")
+    assert found.attention == near(3.5 * 0.524288)
+    assert found.overhead == near(2 * 2 * 3e-6)
+
+
+def test_eager_attention_is_calls_of_the_host():
+    # one kernel 0.12 ms; a ring of two 2 calls, an exchange of heads 4 more
+    chunks, exchange = np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 2.0])
+    assert eager_attention_seconds(chunks, exchange, call_s=1.0) == pytest.approx([0.12e-3, 2.0, 5.0])
+
+
+def test_heads_wider_than_the_matrix_unit_fill_it():
+    assert head_dim_ratio(512, 256) == pytest.approx(1.5 / (1 + 0.5 / 4))
+    assert head_dim_ratio(128, 256) == pytest.approx(0.5)
+
+
+def test_caches_hold_eight_mebibytes():
+    assert CACHED_BYTES == 8388608
+
+
+@pytest.mark.parametrize(
+    ("value", "quotient"),
+    [
+        (published.SUSTAINED_OF_BEST, 0.869729),
+        (published.GEMM_OF_PEAK["gpu"], 0.698686),
+        (published.GEMM_OF_PEAK["tpu"], 0.901416),
+        (published.GEMM_OF_PEAK["cpu"], 1.0),
+        (published.IN_STEP["forward"], 0.9),
+        (published.IN_STEP["backward"], 1.0),
+        (published.ATTENTION_OF_PEAK["forward"], 0.59976),
+        (published.ATTENTION_OF_PEAK["backward"], 0.5108),
+        (published.HALF_TOKENS["forward"], 500.0),
+        (published.HALF_TOKENS["backward"], 570.0),
+        (published.HBM_OF_PEAK, 0.784208),
+        (published.LINK_OF_PEAK, 0.666667),
+        (published.PERMUTE_OF_LINK, 0.746667),
+        (published.PERMUTE_LATENCY_S, 12e-6),
+        (published.KERNEL_FLOOR_S, 3e-6),
+        (published.TRITON_OF_FLASH2, 0.555556),
+        (published.POWER_EXPONENT, 0.666667),
+    ],
+)
+def test_shares_of_datasheets_are_the_quotients_of_their_sources(value, quotient):
+    assert value == pytest.approx(quotient, rel=2e-6)
+
+
+def test_rates_of_an_estimate_are_work_over_time():
+    found = layout(data=2)
+    priced = estimate(found.setting, found.table)
+    # 6 FLOP x 256 tokens x (1536 + 256) elements, attention 3 x 4 x 16 x 64^2 / 2 a sequence and layer
+    work = 6 * 256 * 1792 + 4 * 2 * 3 * 4 * 16 * 64**2 / 2
+    per_device = work / priced.step_s / 2
+    assert priced.tflop_per_s_per_device == pytest.approx(per_device / 1e12)
+    assert priced.mfu_ratio == pytest.approx(per_device / found.setting.hardware.device.peak_flop_per_s.value)
+    assert priced.tokens_per_s == pytest.approx(256 / priced.step_s)
+    assert replace(RATES).gemm.value == 1e6
