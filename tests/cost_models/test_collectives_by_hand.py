@@ -1,14 +1,20 @@
 """Collectives and collective matmuls of the small step, by hand; see ``hand_cases`` for its sizes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hand_cases import HAND, LINK, RATES, layout, rate, times
 
 from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.collectives.contention import hidden_contention_seconds, multiprocessor_share, transit_bytes
+from cost_models.collectives.group_span import span_of
+from cost_models.collectives.listed_collectives import listed_seconds
+from cost_models.collectives.network import call_cost
 from cost_models.collectives.step import terms_of
 from cost_models.parts.part import keys
 from cost_models.parts.time import STEP_TIME
+from lcplan.strategy import Mesh, Strategy
 
 FLOOR_S = 3e-6
 
@@ -101,8 +107,11 @@ def test_two_ways_need_half_of_the_rounds():
     assert torus.extra_seconds(elements, sums=False) == near(0.0072)
     longer = matmul(0.05, machine="tpu-v5p-64", tensor=4, collective_matmul="two-way")
     assert longer.extra_seconds(elements, sums=False) == near(0.05 - 0.0128 + 0.05 - 0.0256)
-    pair = matmul(0.05, machine="tpu-v5p-64", tensor=2, collective_matmul="two-way")
-    assert pair.extra_seconds(elements, sums=False) == near(0.05 - 0.0256)
+    pair = matmul(0.1, machine="tpu-v5p-64", tensor=2, collective_matmul="two-way")
+    assert pair.extra_seconds(elements, sums=False) == near(0.1 - 0.0256)
+    # three ranks on a GPU: one round, and one hop of the other way
+    three = matmul(0.02, tensor=3, collective_matmul="two-way")
+    assert three.extra_seconds(elements, sums=False) == near(0.02 - 2 * 256 / 3 * 100 / 1e6 + 0.02 + 2 * FLOOR_S)
     # one permute at a time: one hop of the other way is exposed
     gpu = matmul(0.02, tensor=4, collective_matmul="two-way")
     assert gpu.extra_seconds(elements, sums=False) == near(0.0072 + 0.02 + 3 * FLOOR_S)
@@ -188,3 +197,33 @@ def test_a_tpu_sums_embeddings_over_microbatches_before_it_reduces():
     # of two tables' reductions of two microbatches each, the embedding's is one
     assert terms(machine="tpu-v5p-64", fsdp=2, microbatches=2)["tables", "reduce-scatter"] == [(4 * 256, 3)]
     assert terms(fsdp=2, microbatches=2)["tables", "reduce-scatter"] == [(4 * 256, 4)]
+
+
+def test_no_collectives_take_no_time():
+    assert listed_seconds(layout(data=2).setting, Strategy(mesh=Mesh(data=2)), ()) == 0.0
+
+
+def cost(op, *, machine="dgx-h100x2", axes=("fsdp",), **fields):
+    """Seconds per byte of one collective where links inside a domain cost nothing."""
+    found = layout(machine=machine, **fields)
+    fast = {name: replace(one, oneway_bytes_per_s=1e30) for name, one in RATES.collectives.items()}
+    rates = replace(RATES, collectives=fast)
+    return call_cost(op, span_of(found, axes), hardware=found.setting.hardware, rates=rates), found.setting.hardware
+
+
+def test_groups_over_two_nodes_leave_each_by_its_members_ports():
+    # 16 devices, 8 a node. All-gather: 15/16 of the operand over 8 ports; all-to-all: half of 15/16 over the sender's own port;
+    # a permute: the message over its own
+    for op, share in (("all-gather", 15 / 16 / 8), ("all-to-all", 15 / 16 / 2), ("all-reduce", 2 * 15 / 16 / 8)):
+        found, machine = cost(op, fsdp=16)
+        assert found.seconds_per_byte == near(share / machine.network_link.oneway_bytes_per_s.value)
+        assert found.latency_s == near(machine.network_link.latency_s.value)
+    found, machine = cost("collective-permute", fsdp=16)
+    port = machine.network_link.port_oneway_bytes_per_s
+    ports = 1.0 if port is None else port.value / machine.network_link.oneway_bytes_per_s.value
+    assert found.seconds_per_byte == near(1 / machine.network_link.oneway_bytes_per_s.value / ports)
+
+
+def test_a_torus_permute_takes_one_link():
+    found, machine = cost("collective-permute", machine="tpu-v5p-64", fsdp=32)
+    assert found.seconds_per_byte == near(1 / machine.ici_link.oneway_bytes_per_s.value)
