@@ -34,7 +34,7 @@ from planner.workloads.pricing import price
 DATA = Path(__file__).parent / "data" / "regret.json"
 CHOICES = (1, 3, 5, 10)
 """Timings after which the choice is looked at."""
-SPACE = Filters(mesh=parse_mesh("data=1"), remat=("full", "none"), microbatches=(1,), attention_block=(0,))
+SPACE = Filters(mesh=parse_mesh("data=1"), remat=("full", "save-all"), microbatches=(1,), attention_block=(0,))
 """Every mesh of fsdp, context and tensor over 8 devices, every scheme, two remat policies, attention in its own tiles."""
 
 

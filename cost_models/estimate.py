@@ -29,11 +29,13 @@ CHUNK_ROWS = 8192
 
 @dataclass(frozen=True)
 class EstimateTable:
-    """The laws' prediction for each row of a table; columns of shape ``[n]``, SI units.
+    """The prediction for each row of a table; columns of shape ``[n]`` in SI units.
 
-    ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and
-    ``step_s``; ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
+    ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and ``step_s``;
+    ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
     ``cost_models.memory.parts.PHASES``.
+
+    Source: the cost models of this package, each with its own.
     """
 
     memory_bytes: dict[str, Floats]
@@ -82,7 +84,7 @@ class EstimateTable:
             columns[name][rows] = values
 
     def binding_part(self, i: int) -> str:
-        """The largest memory part of row ``i``."""
+        """The key of the largest memory part of row ``i``."""
         return max(self.memory_bytes, key=lambda name: float(self.memory_bytes[name][i]))
 
     def phase_name(self, i: int) -> str:

@@ -25,7 +25,7 @@ from planner.measure.targets.target import gpu_target_config
 
 LOSS_CHUNKS = 8
 ROPE_BASE = 500000.0
-POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+POLICIES = {"full": None, "save-dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
 
 Weights = dict[str, Any]
 Attention = Literal["cudnn", "xla"]
@@ -112,7 +112,7 @@ class PlainStep:
     def jitted(self) -> Any:
         """``jax.jit`` of (state, tokens) -> (state, metrics): gradients and a plain Adam update; the state is donated."""
         body = partial(layer, model=self.model, attention=self.attention)
-        if self.remat != "none":
+        if self.remat != "save-all":
             body = jax.checkpoint(body, policy=POLICIES[self.remat])
 
         def train(state: PlainState, tokens: jax.Array) -> tuple[PlainState, PlainMetrics]:

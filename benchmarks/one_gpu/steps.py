@@ -15,7 +15,7 @@ import jax
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from lcplan.strategy.remat import REMAT_POLICIES, RematName
+from lcplan.strategy.remat import REMAT_POLICIES, RematName, remat_name
 from one_gpu.card import Card
 from one_gpu.plain_step import PlainStep
 from planner.measure.timing.time_full import Sampling, time_step
@@ -79,7 +79,7 @@ class Shape:
     def of(cls, row: Row) -> Shape:
         """What a row of the table says; a list of kept tensors by the name of the policy that keeps them."""
         kept = row.strategy.remat
-        names = [name for name in get_args(RematName) if kept == name or REMAT_POLICIES[name].kept == kept]
+        names = [name for name in get_args(RematName) if name in (kept, remat_name(kept)) or REMAT_POLICIES[name].kept == kept]
         workload = Workload(seq_len=row.workload.seq_len, global_batch=row.workload.global_batch, precision="bf16")
         return cls(ModelSpec.model_validate(row.model), workload, names[0], row.strategy.loss_chunk_tokens)
 

@@ -29,9 +29,12 @@ from lcplan.strategy import ATTENTION_BLOCK
 
 @dataclass(frozen=True)
 class RingSteps:
-    """Attention of one layer and microbatch as steps; ``[n]`` each, times of one pass [s].
+    """Attention of one layer and microbatch as the steps of one pass; columns of shape ``[n]``.
 
-    ``first_s`` is the causal step on a rank's own chunk, ``later_s`` each of ``later`` further steps.
+    ``first_s`` is the causal step on a rank's own chunk [s], ``later_s`` each of ``later`` further steps [s]. The pass takes
+    ``first_s + later * later_s``.
+
+    Source: docs/step.md, schemes; Liu et al., Ring Attention (arXiv:2310.01889).
     """
 
     first_s: Floats
@@ -40,7 +43,7 @@ class RingSteps:
 
     @property
     def total_s(self) -> Floats:
-        """All kernels of the pass."""
+        """Time of all kernels of the pass [s], shape ``[n]``."""
         return self.first_s + self.later * self.later_s
 
 
@@ -80,7 +83,7 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
     ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
     ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
     heads, each has the tokens of all of them and ``1 / e`` of the heads: ``e = c`` is the first step only, a smaller group a
-    zigzag of ``c / e``. Two lanes work on a half of the heads each, one after the other.
+    zigzag of ``c / e``. Two directions have a half of the heads each, one after the other.
     Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
     contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
     call on a rank's chunk with its halo (``cost_models.masks.windows``), in proportion to the tiles that the window leaves; of
@@ -230,7 +233,7 @@ class _Kernel:
         return score_seconds(tokens, keys, heads=heads, score_bytes=self._score_bytes, hbm_bytes_per_s=hbm)
 
     def _on_host(self, tokens: Floats, keys: Floats, *, width: Floats, flop_per_s: float) -> Floats:
-        """Products and scores take turns on the same cores; tiles that no cache holds go to memory and back."""
+        """Products and scores share the same cores, one after the other; tiles that no cache holds go to memory and back."""
         products = BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0
         seconds = products * attention_flop(tokens, keys, width=width) / flop_per_s + self._moved(tokens, keys, width=width)
         heads = self.layout.sequences * width / self.layout.setting.model.head_dim

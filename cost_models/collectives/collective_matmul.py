@@ -18,9 +18,13 @@ SUM_PASSES = 3.0
 
 @dataclass(frozen=True)
 class RingMatmul:
-    """Pieces of collective matmuls; every property is a column of shape ``[n]``, in seconds where nothing else is said.
+    """Cost of collective matmuls over their products; columns of shape ``[n]``.
 
-    ``hop_s`` is one permute of a piece, ``a ts D`` bytes.
+    A product of all rows of a context rank runs as t products of one piece each, with a permute of a piece between them.
+    ``hop_s`` is the time of one permute [s]; it moves ``a ts D`` bytes.
+
+    Source: docs/step.md, collective matmul; Wang et al., Overlap Communication with Dependent Computation via Decomposition
+    (ASPLOS 2023), for the rings of one and of two directions.
     """
 
     layout: Layout
@@ -28,7 +32,7 @@ class RingMatmul:
     hop_s: Floats
 
     def product_seconds(self, elements: Floats) -> Floats:
-        """One product of all rows of a context rank with a matrix of ``elements`` on this device."""
+        """Time of one product of all rows of a context rank with a matrix of ``elements`` on this device [s], shape ``[n]``."""
         return self._product(self.layout.tokens, elements)
 
     def _product(self, rows: Floats, elements: Floats) -> Floats:
@@ -37,8 +41,9 @@ class RingMatmul:
         return gemm_seconds(flop, traffic, flop_per_s=self.rates.gemm.value, hbm_bytes_per_s=self.rates.hbm.value)
 
     def extra_seconds(self, elements: Floats, *, sums: bool) -> Floats:
-        """What one collective matmul takes beyond its product whole: hops that outlast the product beside them, weights read
-        anew for each piece, sums.
+        """Time of one collective matmul beyond that of its whole product [s], shape ``[n]``.
+
+        It is made of hops that outlast the concurrent product, weights that each piece reads again, and sums.
 
         One-way ``(t - 1) max(h - p, 0)``, p a piece's product and h a hop. Two-way a round has a hop each way and, but for
         the first, two products beside it: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``. That takes a torus. Where one
@@ -73,37 +78,38 @@ class RingMatmul:
 
     @property
     def attention_elements(self) -> Floats:
-        """Elements of query, key and value on this device."""
+        """Elements of query, key and value on this device: ``D (N + 2 K) H / t`` [elements]."""
         return self.layout.setting.model.d_model * (self.layout.query_width + 2.0 * self.layout.kv_width)
 
     @property
     def up_elements(self) -> Floats:
-        """Elements of the feed-forward's matrices in."""
+        """Elements of the feed-forward's up projections on this device: ``2 D F / t`` where they are gated [elements]."""
         model = self.layout.setting.model
         return model.up_matrices * self.down_elements
 
     @property
     def out_elements(self) -> Floats:
-        """Elements of attention's matrix out."""
+        """Elements of attention's output projection on this device: ``D N H / t`` [elements]."""
         return self.layout.setting.model.d_model * self.layout.query_width
 
     @property
     def down_elements(self) -> Floats:
-        """Elements of the feed-forward's matrix out."""
+        """Elements of the feed-forward's down projection on this device: ``D F / t`` [elements]."""
         return self.layout.setting.model.d_model * self.layout.ff_width
 
     @cached_property
     def forward(self) -> Floats:
-        """Extra time of one layer's forward pass."""
+        """Extra time of one layer's forward pass [s], shape ``[n]``."""
         gathers = self.extra_seconds(self.attention_elements, sums=False) + self.extra_seconds(self.up_elements, sums=False)
         scatters = self.extra_seconds(self.out_elements, sums=True) + self.extra_seconds(self.down_elements, sums=True)
         return gathers + scatters + self._reordered
 
     @cached_property
     def again(self) -> Floats:
-        """Of what the backward pass repeats: rows travel whatever is kept, beside the products that are not.
+        """Extra time of the products that the backward pass repeats [s], shape ``[n]``.
 
-        The feed-forward's rows and the cotangent of its result set out together: where one is under way at a time, a hop waits.
+        Rows travel even where a product is kept, then with no product to hide them. The rows of the feed-forward and the
+        cotangent of its result start together: where only one permute is in flight at a time, one hop waits.
         """
         saves, model = self.layout.saves, self.layout.setting.model
         widths = {"query": self.layout.query_width, "key": self.layout.kv_width, "value": self.layout.kv_width}
@@ -115,7 +121,10 @@ class RingMatmul:
 
     @cached_property
     def backward(self) -> Floats:
-        """Extra time of one layer's backward pass: cotangents travel beside the weights' gradients, sums beside products."""
+        """Extra time of one layer's backward pass [s], shape ``[n]``.
+
+        Cotangents travel during the products of the weights' gradients, sums during the other products.
+        """
         gathers = self.extra_seconds(self.down_elements, sums=False) + self.extra_seconds(self.out_elements, sums=False)
         scatters = self.extra_seconds(self.up_elements, sums=True) + self.extra_seconds(self.attention_elements, sums=True)
         elements = self.attention_elements + self.up_elements + self.out_elements + self.down_elements

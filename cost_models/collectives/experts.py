@@ -74,7 +74,7 @@ def _dropless(part: ExpertLayout) -> list[Term]:
     counts = 4.0 * layout.expert * part.experts.count
     routed = np.where(layout.expert > 1, IMBALANCE, 1.0) * part.assigned
     if part.ragged:
-        rows, moved = np.maximum(part.rows, part.assigned), np.minimum(routed, part.room)
+        rows, moved = np.maximum(part.rows, part.assigned), np.minimum(routed, part.capacity)
     else:
         rows = moved = layout.expert * part.pair_rows
     op: Op = "ragged-all-to-all" if part.ragged else "all-to-all"

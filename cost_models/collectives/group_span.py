@@ -18,7 +18,9 @@ from lcplan.strategy import AxisName
 class Span:
     """Groups of one or more mesh axes on the machine; columns of shape ``[n]``.
 
-    ``members`` devices a group, ``stride`` apart, ``inner`` of them in one domain.
+    A group has ``members`` devices [count], ``stride`` device ids apart [count], and ``inner`` of them share a domain [count].
+
+    Source: ``jax.make_mesh`` over devices in order of their ids.
     """
 
     members: Floats
@@ -27,17 +29,17 @@ class Span:
 
     @cached_property
     def others(self) -> Floats:
-        """Share of a gathered operand that comes from the group's other members: ``(n - 1) / n``."""
+        """Share of a gathered operand that comes from the other members: ``(n - 1) / n`` [ratio]."""
         return 1.0 - 1.0 / self.members
 
     @cached_property
     def outer(self) -> Floats:
-        """1 where a group lies in more than one domain, else 0."""
+        """1 where a group lies in more than one domain, else 0 [count]."""
         return (self.crosses > 1).astype(np.float64)
 
     @cached_property
     def crosses(self) -> Floats:
-        """Domains that a group touches."""
+        """Domains that a group touches: ``ceil(n / inner)`` [count]."""
         return np.asarray(np.ceil(self.members / self.inner))
 
 

@@ -57,13 +57,16 @@ def _scaled(op: str, others: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CallCost:
-    """What one call of a collective costs: ``latency_s + bytes * seconds_per_byte`` for an operand of ``bytes``."""
+    """Cost of one call of a collective: ``latency_s + bytes * seconds_per_byte`` for an operand of ``bytes``; shape ``[n]``.
+
+    Source: alpha-beta model of nccl-tests, doc/PERFORMANCE.md.
+    """
 
     latency_s: Floats
     seconds_per_byte: Floats
 
     def seconds(self, size_bytes: Floats) -> Floats:
-        """Time of one call [s]."""
+        """Time of one call with an operand of ``size_bytes`` [s], shape ``[n]``."""
         return self.latency_s + size_bytes * self.seconds_per_byte
 
 
@@ -130,7 +133,12 @@ def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRat
 
 @dataclass(frozen=True)
 class Network:
-    """Costs of collectives between one table's devices; each kind of group is placed and priced once a distinct placement."""
+    """Costs of collectives between the devices of one table.
+
+    Each kind of group is placed and priced once for each distinct placement.
+
+    Source: ``call_cost``; ``cost_models.collectives.placements``.
+    """
 
     places: Places
     rates: Rates
@@ -146,11 +154,11 @@ class Network:
         return cls(distinct_places(layout), rates)
 
     def rows(self, rows: slice) -> Self:
-        """Costs in a part of the table; what is placed and priced for one part is so for all."""
+        """The same costs for a part of the table; placements and prices that one part finds serve all parts."""
         return replace(self, places=self.places.rows(rows), _spread={})
 
     def span(self, term: Term) -> Span:
-        """Where the groups of ``term`` lie, in each row."""
+        """The place of the groups of ``term`` on the machine, in each row."""
         placed, spread = self._span((term.axes, term.part)), self.places.spread
         return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
 
@@ -167,7 +175,7 @@ class Network:
         return self._costs[op, group]
 
     def seconds(self, term: Term) -> Floats:
-        """Time of one call of ``term`` [s], in rows without calls too: what one would take."""
+        """Time of one call of ``term`` [s], shape ``[n]``; also in rows without calls, as if they made one."""
         op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no rate of its own is known
         key = (op, (term.axes, term.part))
         if key not in self._spread:

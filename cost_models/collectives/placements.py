@@ -18,14 +18,19 @@ FEWEST_ROWS = 512
 
 @dataclass(frozen=True)
 class Places:
-    """The distinct placements of a table: ``layout`` of one row each, and for every row of the table ``index`` into them."""
+    """The distinct placements of a table.
+
+    ``layout`` has one row for each placement, and ``index`` gives the placement of every row of the table [row index].
+
+    Source: planner/space/enumerate.py, which makes every mesh with every choice of the knobs.
+    """
 
     layout: Layout
     index: NDArray[np.intp] | None
     """None where the layout is the table's own."""
 
     def spread(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A column of the placements as one of the table's rows."""
+        """A column of the placements as a column of the table, in the column's own unit [no unit], shape ``[n]``."""
         return column if self.index is None else column[self.index]
 
     def rows(self, rows: slice) -> Places:

@@ -206,7 +206,7 @@ def recomputes_attention(layout: Layout) -> Bools:
     -----
     Source: docs/step.md: the ring's own backward pass needs output and log-sum-exp only.
     """
-    return layout.once("recomputes_attention", lambda: ~(layout.saves("context") & layout.saves("lse")))
+    return layout.once("recomputes_attention", lambda: ~(layout.saves("attention_output") & layout.saves("lse")))
 
 
 def hardware_flop(layout: Layout) -> Floats:

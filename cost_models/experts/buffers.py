@@ -26,29 +26,35 @@ no published figure of a trained model's ranks. Rows beyond ``moe_capacity_perce
 
 @dataclass(frozen=True)
 class ExpertLayout:
-    """Rows and sizes of each candidate; columns of shape ``[n]``. U tokens of a context rank, k and E of the model, e ranks."""
+    """Rows and sizes of a mixture of experts for each candidate; columns of shape ``[n]``.
+
+    Symbols: ``U`` tokens of a context rank, ``k`` active experts of a token, ``E`` experts, ``e`` ranks of the expert axis,
+    ``R`` rows of a rank's buffers, ``t`` tensor.
+
+    Source: docs/step.md, mixture of experts; strategies/moe.
+    """
 
     layout: Layout
 
     @property
     def experts(self) -> Experts:
-        """The model's."""
+        """The experts of the model's routed layers."""
         experts = self.layout.setting.model.routed
         assert experts is not None, "laws of experts are for layers that have some"
         return experts
 
     def dispatches(self, name: MoeDispatch) -> Bools:
-        """Rows of the table that dispatch so."""
+        """Rows of the table whose dispatch is ``name``."""
         return self.layout.table.moe_dispatch == CODES["moe_dispatch"].index(name)
 
     @cached_property
     def own(self) -> Floats:
-        """Experts of one rank: E / e."""
+        """Experts of one rank: ``E / e`` [count]."""
         return self.experts.count / self.layout.expert
 
     @cached_property
     def assigned(self) -> Floats:
-        """Rows that a rank's tokens send, and that it receives of a balanced load: U k."""
+        """Rows that a rank's tokens send, and that a rank receives of a balanced load: ``U k`` [rows]."""
         return self.layout.tokens * self.experts.active
 
     @cached_property
@@ -63,18 +69,18 @@ class ExpertLayout:
     def _rows_received(self) -> Floats:
         worst = self.layout.expert * self.layout.tokens * np.minimum(self.experts.active, self.own)
         asked = np.minimum(worst, np.ceil(self.assigned * self._percent / 100.0))
-        room = np.where(self._percent > 0, asked, worst)
-        return np.where(self.layout.expert > 1, room, self.assigned)
+        capacity = np.where(self._percent > 0, asked, worst)
+        return np.where(self.layout.expert > 1, capacity, self.assigned)
 
     @cached_property
     def pair_rows(self) -> Floats:
-        """Rows for each pair of ranks, where the all-to-all is even."""
+        """Rows for each pair of ranks where the all-to-all is even [rows]."""
         worst = self.layout.tokens * np.minimum(self.experts.active, self.own)
         return np.minimum(worst, np.ceil(self._received / self.layout.expert))
 
     @cached_property
     def expert_rows(self) -> Floats:
-        """``capacity``: rows that one rank sends to one expert."""
+        """Rows that one rank sends to one expert under dispatch ``capacity`` [rows]."""
         asked = np.ceil(self.assigned * self._percent / (100.0 * self.experts.count))
         return np.where(self._percent > 0, np.minimum(self.layout.tokens, asked), self.layout.tokens)
 
@@ -85,15 +91,15 @@ class ExpertLayout:
 
     @property
     def blocks(self) -> bool:
-        """Whether products run by the block loop; TPU has a ragged product."""
+        """Whether products run by the block loop; a TPU has a ragged product."""
         return self.layout.setting.hardware.kind != "tpu"
 
     @property
-    def room(self) -> Floats:
-        """R: rows of the arrays that hold what came, spare rows apart."""
-        return self.layout.once("expert room", self._room)
+    def capacity(self) -> Floats:
+        """Rows that a rank's buffers can receive: ``R`` [rows]."""
+        return self.layout.once("expert capacity", self._capacity)
 
-    def _room(self) -> Floats:
+    def _capacity(self) -> Floats:
         dropless = (
             self._received
             if self.ragged
@@ -104,35 +110,37 @@ class ExpertLayout:
 
     @cached_property
     def rows(self) -> Floats:
-        """Rows of these arrays with the spare ones of the block loop."""
+        """Rows of a rank's buffers, spare rows of the block loop included [rows]."""
         spare = np.where(self.dispatches("capacity") | (not self.blocks), 0.0, np.minimum(BLOCK_ROWS, self._received))
-        return self.room + spare
+        return self.capacity + spare
 
     @cached_property
     def busiest(self) -> Floats:
-        """Rows that the busiest rank multiplies; a capacity multiplies what it has room for, used or not."""
+        """Rows that the busiest rank multiplies; dispatch ``capacity`` multiplies all of its buffer, used or not [rows]."""
         spread = np.where(self.layout.expert > 1, IMBALANCE, 1.0) * self.assigned
-        return np.where(self.dispatches("capacity"), self.room, np.minimum(spread, self.room))
+        return np.where(self.dispatches("capacity"), self.capacity, np.minimum(spread, self.capacity))
 
     @cached_property
     def multiplied(self) -> Floats:
-        """``busiest`` as kernels run it: every expert's last block is half full on average; on TPU a tile is begun again for
-        every expert but the first."""
+        """Rows that the kernels of the busiest rank multiply [rows].
+
+        The last block of every expert is half full on average; on a TPU a tile starts again for every expert but the first.
+        """
         half = self.own * BLOCK_ROWS / 2.0 if self.blocks else (self.own - 1.0) * TILE_ROWS
         return self.busiest + np.where(self.dispatches("capacity"), 0.0, half)
 
     @cached_property
     def matrices(self) -> Floats:
-        """Elements of one rank's experts in one layer, gathered over fsdp x context: ``3 D F E / (e t)``."""
+        """Elements of one rank's experts in one layer, gathered over fsdp and context: ``3 D F E / (e t)`` [elements]."""
         model = self.layout.setting.model
         return self.own * model.expert_matrix_parameters / self.layout.tensor
 
     @cached_property
     def width(self) -> Floats:
-        """Features of an expert on one device: F / t."""
+        """Features of an expert on one device: ``F / t`` [features]."""
         return self.experts.d_ff / self.layout.tensor
 
     @property
     def router(self) -> float:
-        """Elements of the router, whole on every device once gathered: D E."""
+        """Elements of the router, whole on every device once gathered: ``D E`` [elements]."""
         return float(self.layout.setting.model.router_parameters)

@@ -75,7 +75,7 @@ def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
     if layout.setting.program.expert_copies != "one-hot":
         return np.zeros(len(layout.table))
     part = ExpertLayout(layout)
-    flop = 2.0 * products * layout.local_length * part.room * layout.setting.model.d_model
+    flop = 2.0 * products * layout.local_length * part.capacity * layout.setting.model.d_model
     return np.where(part.dispatches("capacity"), flop / rates.gemm.value, 0.0)
 
 
@@ -141,4 +141,4 @@ def expert_copy_bytes(layout: Layout, which: str) -> Floats:
         return np.zeros(len(layout.table))
     part, (sent, buffer) = ExpertLayout(layout), COPIES[which]
     masked = part.dispatches("capacity") & (layout.setting.program.expert_copies == "one-hot")
-    return ~masked * layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.room)
+    return ~masked * layout.activation_bytes * layout.setting.model.d_model * (sent * part.assigned + buffer * part.capacity)

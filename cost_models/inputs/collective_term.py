@@ -23,7 +23,9 @@ Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
 class Term:
     """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
 
-    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member.
+    ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member [count].
+
+    Source: docs/step.md, table of collectives.
     """
 
     op: Op

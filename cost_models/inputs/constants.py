@@ -28,7 +28,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Constants:
-    """Values of the fitted constants that the laws read. Fields are the names in data/constants.yaml."""
+    """Values of the fitted constants that cost models read. Fields are the names in data/constants.yaml.
+
+    Source: data/constants.yaml, which names the rows that each was fitted on.
+    """
 
     nccl_ring_contention: float
     """Attention time that NCCL's permutes take from the kernels beside them, over the kernels' own, where tensor is above 1."""
@@ -49,7 +52,7 @@ class Constants:
     """Time of one row that a TPU moves by its index, beyond its bytes [s]."""
 
     def changed(self, values: dict[str, float]) -> Constants:
-        """The same with some values replaced: what a fit tries."""
+        """The same constants with some values replaced, for a fit to try."""
         return replace(self, **values)
 
 

@@ -26,21 +26,24 @@ _OFFLOADED_BY: dict[str, Bools] = {
 
 @dataclass(frozen=True)
 class KeptTensors:
-    """By named tensor, the rows that keep it, shape ``[n]``. ``remat`` is the policies' column."""
+    """The rows that keep each named tensor of a layer, shape ``[n]``. ``remat`` is the column of policies.
+
+    Source: lcplan/strategy/remat.py.
+    """
 
     remat: Codes
     program: Program
 
     @cached_property
     def saved(self) -> dict[str, Bools]:
-        """On the device or on the host."""
+        """By named tensor, the rows that keep it, on the device or on the host."""
         if self.program.saved is not None:
             return {tensor: np.full(len(self.remat), tensor in self.program.saved) for tensor in NAMED_TENSORS}
         return {tensor: policies[self._codes] for tensor, policies in _SAVED_BY.items()}
 
     @cached_property
     def offloaded(self) -> dict[str, Bools]:
-        """On the host, where any row offloads it."""
+        """By named tensor, the rows that keep it on the host; tensors that no row offloads are left out."""
         away, present = self.program.offloaded, np.bincount(self._codes, minlength=len(REMATS)) > 0
         return {
             tensor: policies[self._codes] | (tensor in away)

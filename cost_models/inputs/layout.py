@@ -26,8 +26,10 @@ _DTYPE_BYTES: Floats = np.array([{"bf16": 2.0, "fp32": 4.0}[name] for name in DT
 class Layout:
     """Local sizes of each of ``n`` candidates. Arrays have shape ``[n]``; nothing here is rounded.
 
-    Symbols: ``c`` context, ``t`` tensor, ``f`` fsdp, ``d`` data, ``M`` microbatches, ``B`` global batch [sequences],
-    ``T`` sequence length [tokens]; the rest as in docs/notation.md.
+    Symbols: ``c`` context, ``t`` tensor, ``f`` fsdp, ``d`` data, ``M`` microbatches, ``B`` global batch [sequences], ``T``
+    sequence length [tokens]; the rest as in docs/notation.md.
+
+    Source: docs/step.md, how tensors are split.
     """
 
     setting: Setting
@@ -37,7 +39,7 @@ class Layout:
 
     @property
     def parts(self) -> tuple[Layout, ...]:
-        """Layouts by kind of layers (``ModelSpec.parts``); the layout itself where all are alike."""
+        """One layout for each kind of layers (``ModelSpec.parts``); the layout itself where all layers are alike."""
         return self._kinds if len(self.setting.model.layer_kinds) > 1 else (self,)  # kept, it would hold itself alive
 
     @cached_property
@@ -46,7 +48,7 @@ class Layout:
 
     @property
     def outside(self) -> Layout | None:
-        """The whole model's layout, where this part answers for what lies outside the layers: the first kind does."""
+        """The whole model's layout on the first kind of layers, which accounts for everything outside the layers; else None."""
         return self if self.whole is None else self.whole if self.whole.parts[0] is self else None
 
     @cached_property
@@ -54,34 +56,34 @@ class Layout:
         return {}
 
     def once(self, name: str, make: Callable[[], Column]) -> Column:
-        """``make()``, kept under ``name``: what several laws need is computed for the first of them."""
+        """The result of ``make()``, kept under ``name`` so that several cost models compute it once."""
         if name not in self._kept:
             self._kept[name] = make()
         return cast("Column", self._kept[name])
 
     @cached_property
     def data(self) -> Floats:
-        """Size of the data axis, d."""
+        """Size of the data axis: ``d`` [count]."""
         return self._size("data")
 
     @cached_property
     def fsdp(self) -> Floats:
-        """Size of the fsdp axis, f."""
+        """Size of the fsdp axis: ``f`` [count]."""
         return self._size("fsdp")
 
     @cached_property
     def context(self) -> Floats:
-        """Size of the context axis, c."""
+        """Size of the context axis: ``c`` [count]."""
         return self._size("context")
 
     @cached_property
     def tensor(self) -> Floats:
-        """Size of the tensor axis, t."""
+        """Size of the tensor axis: ``t`` [count]."""
         return self._size("tensor")
 
     @cached_property
     def expert(self) -> Floats:
-        """Size of the expert axis."""
+        """Size of the expert axis: ``e`` [count]."""
         return self._size("expert")
 
     def _size(self, axis: AxisName) -> Floats:
@@ -93,34 +95,34 @@ class Layout:
         return {}
 
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
-        """Devices of a group that ``axes`` span: the product of their sizes."""
+        """Devices of a group over ``axes``, the product of their sizes [count]."""
         if axes not in self._members:
             sizes: list[Floats] = [self._size(axis) for axis in axes]
             self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
         return self._members[axes]
 
     def joins(self, axes: tuple[AxisName, ...]) -> Floats:
-        """1 where a group of ``axes`` has more than one member, else 0."""
+        """1 where a group over ``axes`` has more than one member, else 0 [count]."""
         return self.once(f"joins {axes}", lambda: (self.members(axes) > 1).astype(np.float64))
 
     @cached_property
     def microbatches(self) -> Floats:
-        """Microbatches a step, M."""
+        """Microbatches of a step: ``M`` [count]."""
         return self.table.microbatches.astype(np.float64)
 
     @cached_property
     def devices(self) -> Floats:
-        """Devices of the mesh."""
+        """Devices of the mesh [count]."""
         return self.members(AXES)
 
     @cached_property
     def weight_shards(self) -> Floats:
-        """Devices that one all-gather of weights joins: f c e, or f alone for a program that shards weights so."""
+        """Devices that one all-gather of weights joins: ``f c e``, or ``f`` for a program that shards weights so [count]."""
         return self.members(self.weight_axes)
 
     @property
     def weight_axes(self) -> tuple[AxisName, ...]:
-        """Axes over which weights are sharded and gathered, tensor apart."""
+        """Axes over which weights are sharded and gathered, without tensor."""
         context: tuple[AxisName, ...] = ("context",) if self.setting.program.weights_over == "fsdp+context" else ()
         return ("fsdp", *context, *self._expert_axis)
 
@@ -136,100 +138,103 @@ class Layout:
 
     @property
     def gradient_axes(self) -> tuple[AxisName, ...]:
-        """Axes that replicate matrices, over which their gradients are reduced once a step."""
+        """Axes that replicate matrices; the gradients are reduced over them once a step."""
         return ("data",) if self.setting.program.weights_over == "fsdp+context" else ("data", "context")
 
     @cached_property
     def state_shards(self) -> Floats:
-        """Devices over which a matrix and its optimizer state are split: f c e t, an expert's as any other's."""
+        """Devices over which a matrix and its optimizer state are split, experts included: ``f c e t`` [count]."""
         return self.weight_shards * self.tensor
 
     @cached_property
     def sequences(self) -> Floats:
-        """Sequences of one microbatch that a device works on: b = B / (d f e M)."""
+        """Sequences of one microbatch on a device: ``b = B / (d f e M)`` [sequences]."""
         return self.setting.workload.global_batch / (self.members(("data", "fsdp", *self._expert_axis)) * self.microbatches)
 
     @cached_property
     def local_length(self) -> Floats:
-        """Tokens of one sequence that a context rank holds: T / c."""
+        """Tokens of one sequence that a context rank holds: ``T / c`` [tokens]."""
         return self.setting.workload.seq_len / self.context
 
     @cached_property
     def tokens(self) -> Floats:
-        """Tokens of a microbatch on one context rank: tl = b T / c."""
+        """Tokens of a microbatch on one context rank: ``tl = b T / c`` [tokens]."""
         return self.sequences * self.local_length
 
     @cached_property
     def stream_tokens(self) -> Floats:
-        """Tokens of the residual stream on one device, sequence-sharded over tensor: ts = tl / t."""
+        """Tokens of the residual stream on one device, sequence-sharded over tensor: ``ts = tl / t`` [tokens]."""
         return self.tokens / self.tensor
 
     @cached_property
     def query_width(self) -> Floats:
-        """Query features of a device: H N / t."""
+        """Query features of a device: ``H N / t`` [features]."""
         return self.setting.model.head_dim * self.setting.model.heads / self.tensor
 
     @cached_property
     def kv_width(self) -> Floats:
-        """Features of the keys (as many again of the values) of a device: H max(K / t, 1)."""
+        """Key features of a device, and as many value features: ``H max(K / t, 1)`` [features]."""
         return self.setting.model.head_dim * np.maximum(self.setting.model.kv_heads / self.tensor, 1.0)
 
     @cached_property
     def ff_width(self) -> Floats:
-        """Feed-forward features of a device: F / t, of an expert where the layers have some."""
+        """Feed-forward features of a device, of one expert where the layers have experts: ``F / t`` [features]."""
         experts = self.setting.model.routed
         return (self.setting.model.d_ff if experts is None else experts.d_ff) / self.tensor
 
     @cached_property
     def shared_width(self) -> Floats:
-        """Features of the experts that every token meets, all together, of a device; 0 without them."""
+        """Features on a device of the experts that every token meets, all together; 0 without them [features]."""
         experts = self.setting.model.routed
         return (0 if experts is None else experts.shared_d_ff) / self.tensor
 
     @cached_property
     def vocab_width(self) -> Floats:
-        """Vocabulary entries of a device: V / t."""
+        """Vocabulary entries of a device: ``V / t`` [count]."""
         return self.setting.model.vocab / self.tensor
 
     @cached_property
     def kv_spread(self) -> Bools:
-        """Whether tensor exceeds the key/value heads, so that their weights are gathered over tensor too."""
+        """Rows whose tensor axis exceeds the key/value heads, so that key/value weights are gathered over tensor too."""
         return self.table.tensor > self.setting.model.kv_heads
 
     @cached_property
     def loss_chunk(self) -> Floats:
-        """Tokens of a context rank whose logits exist at a time: the chunk or, where that is less, all of them."""
+        """Tokens of a context rank whose logits exist at a time, at most all of its tokens [tokens]."""
         whole = self.setting.program.loss == "whole"
         return self.tokens if whole else np.minimum(self.table.loss_chunk_tokens, self.tokens)
 
     @cached_property
     def loss_chunks(self) -> Floats:
-        """Loss chunks of a microbatch."""
+        """Loss chunks of a microbatch [count]."""
         return np.ceil(self.tokens / self.loss_chunk)
 
     @cached_property
     def gather_bytes(self) -> Floats:
-        """Bytes of a gathered weight element, g."""
+        """Size of a gathered weight element: ``g`` [bytes per element]."""
         return _DTYPE_BYTES[self.table.gather_dtype]
 
     @cached_property
     def reduce_bytes(self) -> Floats:
-        """Bytes of a weight gradient element while it is reduced, r."""
+        """Size of a weight gradient's element while it is reduced: ``r`` [bytes per element]."""
         return _DTYPE_BYTES[self.table.reduce_dtype]
 
     @cached_property
     def moment_bytes(self) -> Floats:
-        """Bytes of an element of one AdamW moment."""
+        """Size of an element of one AdamW moment [bytes per element]."""
         return _DTYPE_BYTES[self.table.moments_dtype]
 
     @property
     def activation_bytes(self) -> float:
-        """Bytes of an activation element: 2 in bf16, 4 in fp32."""
+        """Size of an activation element: 2 in bf16, 4 in fp32 [bytes per element]."""
         return 2.0 if self.setting.workload.precision == "bf16" else 4.0
 
     @property
     def held_bytes(self) -> float:
-        """Bytes of an activation element in memory: XLA for CPU computes bf16 in fp32 and keeps what it computes with."""
+        """Size of an activation element in memory [bytes per element].
+
+        XLA for CPU computes bf16 in fp32 and keeps the fp32 copies.
+        """
         return 4.0 if self.setting.hardware.kind == "cpu" else self.activation_bytes
 
     def scheme_has(self, fact: Callable[[SchemeFacts], bool]) -> Bools:
@@ -238,14 +243,14 @@ class Layout:
 
     @cached_property
     def window(self) -> float | None:
-        """Tokens that a query sees, where that is less than the sequence; None where layers are of several kinds."""
+        """Tokens that a query sees where that is less than the sequence; None where layers are of several kinds [tokens]."""
         model = self.setting.model
         window = None if model.window_pattern else model.sliding_window
         return None if window is None or window >= self.setting.workload.seq_len else float(window)
 
     @cached_property
     def rings(self) -> Bools:
-        """Rows whose keys and values travel round a ring; those of windowed layers have a halo instead."""
+        """Rows whose keys and values travel around a ring; windowed layers exchange a halo instead."""
         rings = self.scheme_has(lambda facts: facts.rings)
         return rings if self.window is None else rings & False
 
@@ -257,23 +262,23 @@ class Layout:
 
     @cached_property
     def exchange(self) -> Floats:
-        """Neighbouring context ranks that exchange heads, e: all of them, those of a group, or 1."""
+        """Neighbouring context ranks that exchange heads: all in ``ulysses``, ``e`` in ``ulysses-ring``, else 1 [count]."""
         return np.where(self.scheme_has(lambda facts: facts.sees_whole_sequences), self.context, self.table.ulysses)
 
     @cached_property
     def chunks(self) -> Floats:
-        """Chunks that the sequence is cut into, one for each group of ranks that exchange heads: c / e."""
+        """Chunks of the sequence, one for each group of ranks that exchange heads: ``c / e`` [count]."""
         return self.context / self.exchange
 
     @cached_property
     def kv_copies(self) -> Floats:
-        """Ranks of an exchange that each key/value head goes to: 1, or e t / K where they outnumber the device's heads."""
+        """Ranks of an exchange that each key/value head goes to: 1, or ``e t / K`` if ranks outnumber heads [count]."""
         heads = self.kv_width / self.setting.model.head_dim
         return np.maximum(np.floor(self.exchange / heads), 1.0)
 
     @cached_property
-    def lanes(self) -> Floats:
-        """Directions in which a ring's keys and values travel at once: 1 or 2, each with its part of the heads."""
+    def directions(self) -> Floats:
+        """Directions in which a ring's keys and values travel at once, each with its part of the heads: 1 or 2 [count]."""
         return 1.0 + (self.table.bidirectional == 1)
 
     @cached_property
@@ -287,7 +292,7 @@ class Layout:
 
     @property
     def offloaded(self) -> tuple[str, ...]:
-        """Tensors of a layer that wait in the host's memory in some row."""
+        """Tensors of a layer that some row keeps in the host's memory."""
         return tuple(self._kept_tensors.offloaded)
 
     def offloads(self, tensor: str) -> Bools:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from lcplan.formats.frozen import Frozen
-from lcplan.strategy.remat import NAMED_TENSORS
+from lcplan.strategy.remat import NAMED_TENSORS, tensor_name
+
+Tensor = Annotated[str, AfterValidator(tensor_name)]
+"""A named tensor of a layer, in any of its spellings."""
 
 
 class Program(Frozen):
@@ -16,11 +19,11 @@ class Program(Frozen):
 
     runtime: Literal["xla", "torch"] = "xla"
     """Whose allocator: XLA's buffers, planned for the whole step, or PyTorch's, freed as the last reader goes."""
-    saved: tuple[str, ...] | None = None
+    saved: tuple[Tensor, ...] | None = None
     """Named tensors of a layer (lcplan.strategy.remat) kept for the backward pass, in place of the strategy's policy."""
     derivative: Literal["written", "autodiff"] = "written"
     """``autodiff``: JAX's own derivative of the whole step on one device, nothing of it written by hand."""
-    offloaded: tuple[str, ...] = ()
+    offloaded: tuple[Tensor, ...] = ()
     """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     repeats: Literal["needed", "whole-layer"] = "needed"
     """``whole-layer``: where nothing is kept, a layer's whole forward pass is repeated, its last product too (PyTorch)."""

@@ -19,7 +19,9 @@ Kernel = Literal[AttentionKernel, "unfused"]
 class Setting:
     """Model, machine, workload and memory budget of one request.
 
-    ``budget_bytes`` is what a device's allocator may hold [bytes]; ``program`` is whose step it is.
+    ``budget_bytes`` is the memory that a device's allocator may hold [bytes]; ``program`` is the program of the trainer.
+
+    Source: the request.
     """
 
     model: ModelSpec

@@ -63,9 +63,11 @@ def document_pairs(seq_len: float, *, document_len: int | None, window: int | No
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a scheme lays a sequence out: ``count`` chunks of ``length`` tokens, each one run of tokens or, ``zigzag``, two.
+    """A sequence in ``count`` chunks of ``length`` tokens, each one contiguous run or, with ``zigzag``, two.
 
-    ``largest`` are the kernel's blocks of queries and of keys [tokens].
+    ``largest`` are the largest blocks of queries and of keys that the kernel takes [tokens].
+
+    Source: docs/step.md, schemes.
     """
 
     count: int
@@ -74,7 +76,7 @@ class Chunks:
     largest: tuple[int, int] = BLOCKS
 
     def blocks(self, chunks: Ints, span: tuple[int, int], largest: int) -> tuple[Ints, Ints, int]:
-        """Positions of the first and last token of each block of ``span`` of each of ``chunks``, and the blocks' size."""
+        """First and last token of each block of ``span`` in each of ``chunks``, and the size of a block [tokens]."""
         start, end = span
         size = block_size(end - start, largest=largest)
         run = self.length // 2 if self._halved else self.length

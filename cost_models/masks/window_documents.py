@@ -20,10 +20,12 @@ from lcplan.strategy.tile_sizes import block_size
 
 @dataclass(frozen=True)
 class Runs:
-    """The sequence as ``count`` runs of ``length`` tokens, each a call of its own with up to ``halo`` tokens before it.
+    """A sequence in ``count`` runs of ``length`` tokens, each with up to ``halo`` tokens before it in a kernel call of its own.
 
-    Where ranks hold two, the first of rank r is run r and the second run ``count - 1 - r``. ``largest`` are the kernel's blocks
-    of queries and of keys [tokens].
+    Where a rank holds two runs, the first of rank r is run r and the second is run ``count - 1 - r``. ``largest`` are the
+    largest blocks of queries and of keys that the kernel takes [tokens].
+
+    Source: docs/step.md, sliding windows.
     """
 
     count: int

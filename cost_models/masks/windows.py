@@ -80,19 +80,20 @@ def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: F
 
 @dataclass(frozen=True)
 class Halo:
-    """What a windowed layer's chunks need of those before them; columns of shape ``[n]``, 0 where nothing is needed.
+    """Tokens that a windowed layer's chunks need from earlier chunks; columns of shape ``[n]``, 0 where they need none.
 
-    Contiguous chunks need the last tokens of one chunk before them, or whole ones and a part. Where a rank
-    holds two half chunks (a balanced scheme) each half needs the last tokens of the half before it, which neighbours on either
-    side hold. Groups of ranks that exchange heads hold such halves of a group's chunk; where all ranks exchange they see whole
-    sequences.
+    Contiguous chunks need the last tokens of one chunk before them, or whole chunks and a part of one. Where a rank holds two
+    half chunks (a balanced scheme), each half needs the last tokens of the half before it, which a neighbour holds. Groups of
+    ranks that exchange heads hold such halves of a group's chunk; where all ranks exchange heads they see whole sequences.
+
+    Source: docs/step.md, sliding windows; strategies/schemes.
     """
 
     layout: Layout
 
     @cached_property
     def halves(self) -> Floats:
-        """1 where a rank, or the group that it exchanges heads with, holds two half chunks."""
+        """1 where a rank, or the group that it exchanges heads with, holds two half chunks, else 0 [count]."""
         return self.layout.scheme_has(lambda facts: facts.balanced).astype(np.float64)
 
     @cached_property
@@ -102,7 +103,7 @@ class Halo:
 
     @cached_property
     def chunk(self) -> Floats:
-        """Tokens of a run of the sequence that a rank attends from."""
+        """Tokens of one contiguous run of the sequence whose queries a rank has [tokens]."""
         return self.layout.local_length * self.layout.exchange / (1.0 + self.halves)
 
     @cached_property
@@ -112,34 +113,34 @@ class Halo:
 
     @cached_property
     def hops(self) -> Floats:
-        """Chunks before its own that a rank needs tokens of, at most all others."""
+        """Earlier chunks that a rank needs tokens of, at most all others [count]."""
         reach = np.minimum(np.ceil(self._before / self.chunk), self.layout.chunks - 1.0)
         return self._windowed * np.where(self.halves > 0, np.minimum(reach, 1.0), reach)
 
     @cached_property
     def last(self) -> Floats:
-        """Tokens of the farthest of them, in whole tiles; of all nearer ones the whole chunk."""
+        """Tokens of the farthest of these chunks, in whole tiles; the nearer ones come whole [tokens]."""
         left = self._before - self.chunk * (self.hops - 1.0)
         return np.where(self.hops > 0, np.minimum(self.chunk, np.ceil(left / HALO_TILE) * HALO_TILE), 0.0)
 
     @cached_property
     def tokens(self) -> Floats:
-        """Tokens of the halo of one run."""
+        """Tokens of the halo of one run [tokens]."""
         return np.maximum(self.hops - 1.0, 0.0) * self.chunk + self.last
 
     @cached_property
     def share(self) -> Floats:
-        """Halo tokens of a rank over its own."""
+        """Halo tokens of a rank over its own tokens [ratio]."""
         return self.tokens / self.chunk
 
     @cached_property
     def padded(self) -> Floats | float:
-        """Queries that a kernel computes over those of the rank: cuDNN's takes as many queries as keys (docs/step.md)."""
+        """Queries that a kernel computes over the queries of the rank: cuDNN takes as many queries as keys [ratio]."""
         return 1.0 + (self.share if self.layout.setting.kernel == "cudnn" else 0.0)
 
     @cached_property
     def keys(self) -> Floats:
-        """Mean keys that a query is multiplied by, on the slowest rank: the first ranks' halo is shorter [tokens]."""
+        """Mean keys that a query is multiplied by on the slowest rank; the halo of the first ranks is shorter [tokens]."""
         layout, window = self.layout, self.layout.window or 1.0
         length = layout.local_length * layout.exchange
         queries, keys = (np.minimum(size, length) for size in tiles(layout))

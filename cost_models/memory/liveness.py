@@ -27,38 +27,40 @@ and the cotangent that arrived."""
 SCORE_BUFFERS = 3.0
 """fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
 
-HOST_LOGITS = 3.0
-"""fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
-alone the last takes the place of the first."""
-
 ATTENTION_OPERANDS = 3.0
 """Of the queries' size: queries, output, the output's cotangent."""
 
 
 @dataclass(frozen=True)
 class LayerBackward:
-    """One layer's backward pass; columns of shape ``[n]`` in bytes a device."""
+    """One layer's backward pass; columns of shape ``[n]`` in bytes per device.
+
+    Symbols: ``a`` bytes of an activation element, ``g`` of a gathered weight, ``r`` of a gradient that is reduced; ``tl``
+    tokens of a context rank, ``ts`` of the residual stream; the rest as in docs/notation.md.
+
+    Source: buffer assignments of XLA (jax 0.10.1, GPU targets), read in the tensors of docs/step.md.
+    """
 
     layout: Layout
 
     @cached_property
     def stream(self) -> Floats:
-        """The residual stream of a context rank's tokens, gathered over tensor: ``a tl D``."""
+        """The residual stream of a context rank's tokens, gathered over tensor: ``a tl D`` [bytes per device]."""
         return self.layout.held_bytes * self.layout.tokens * self.layout.setting.model.d_model
 
     @cached_property
     def wide(self) -> Floats:
-        """A feed-forward tensor: ``a tl F / t``."""
+        """A feed-forward tensor: ``a tl F / t`` [bytes per device]."""
         return self.layout.held_bytes * self.layout.tokens * self.layout.ff_width
 
     @cached_property
     def queries(self) -> Floats:
-        """Queries, or any tensor of their shape: ``a tl N H / t``."""
+        """Queries, or any tensor of their shape: ``a tl N H / t`` [bytes per device]."""
         return self.layout.held_bytes * self.layout.tokens * self.layout.query_width
 
     @cached_property
     def pair(self) -> Floats:
-        """Keys and values of a chunk: ``2 a tl K H / t``, and of groups that exchanged heads the copies that they hold."""
+        """Keys and values of a chunk, with the copies of an exchange of heads: ``2 a tl K H / t`` [bytes per device]."""
         copies = np.where(self.layout.scheme_has(lambda facts: facts.sees_whole_sequences), 1.0, self.layout.kv_copies)
         return 2.0 * self.layout.held_bytes * self.layout.tokens * self.layout.kv_width * copies
 
@@ -90,10 +92,10 @@ class LayerBackward:
 
     @cached_property
     def feed_forward(self) -> Floats:
-        """Where the gradient of ``down`` is made, or where the gate's cotangent is, whichever is more.
+        """Working set where ``down``'s gradient or the gate's cotangent is made, whichever is more [bytes per device].
 
-        First gate, up and their product beside the gathered cotangent (where tensor is 1, that is the one that arrived); then a
-        fourth tensor of their size in its place.
+        The first holds gate, up, their product and the gathered cotangent, which with tensor 1 is the one that arrived. The
+        second holds a fourth tensor of their size in place of the gathered cotangent.
         """
         normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
         product = 3.0 * self.wide + normed + cotangent
@@ -103,16 +105,19 @@ class LayerBackward:
 
     @cached_property
     def stream_products(self) -> Floats:
-        """Where the gradients of gate and up by their input, one gathered stream each, are about to be added."""
+        """Working set where the gradients of gate and up by their input are about to be added [bytes per device].
+
+        Each of the two is a gathered stream.
+        """
         streams = (self._normed + 2.0) * self.stream
         return 2.0 * self.wide + streams + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
 
     @cached_property
     def attention(self) -> Floats:
-        """Operands of the attention kernel's backward pass and what it works with, on the queries' side.
+        """Working set of the attention kernel's backward pass on the queries' side [bytes per device].
 
-        A ring or gathered chunks add an fp32 sum of the queries' gradients; zigzag's half chunks are copied out (query,
-        output, cotangent) and the gradient of half of them comes back.
+        A ring or gathered chunks add an fp32 sum of the queries' gradients. The half chunks of zigzag are copied out (query,
+        output, cotangent), and the gradient of one half comes back.
         """
         layout = self.layout
         chunked = layout.rings | layout.gathers
@@ -148,15 +153,15 @@ class LayerBackward:
 
     @cached_property
     def keys_at_rest(self) -> Floats:
-        """Keys and values outside of attention's backward pass: the rank's own, and the scheme's buffers."""
+        """Keys and values outside of attention's backward pass; a ring has made its first hop [bytes per device]."""
         return self.pair * sum((law.pairs_at_rest(self.layout) for law in SCHEME_LAWS), np.ones(len(self.layout.table)))
 
     @cached_property
     def keys(self) -> Floats:
-        """Keys and values, and their gradients, while the kernel runs backward.
+        """Keys, values and their gradients while the attention kernel runs backward [bytes per device].
 
-        The kernel's own operands and results, and the scheme's buffers. A windowed layer's are as much longer as its halo, in
-        addition to the rank's own.
+        The kernel has operands and results. A ring adds a chunk in flight, a copy, and the fp32 gradients that travel with it.
+        All-gather adds every rank's chunk and its fp32 gradients. A windowed layer adds its halo and the rank's own chunk.
         """
         layout = self.layout
         buffers = sum((law.pairs_backward(layout) for law in SCHEME_LAWS), np.full(len(layout.table), 2.0))
@@ -180,12 +185,12 @@ class LayerBackward:
 
     @cached_property
     def weights(self) -> Floats:
-        """The layer's matrices, gathered for its feed-forward's backward pass."""
+        """The layer's matrices, gathered for the feed-forward's backward pass: ``g P_layer / t`` [bytes per device]."""
         return self.layout.gather_bytes * self._matrices * self._sharded
 
     @cached_property
     def attention_weights(self) -> Floats:
-        """What is left of them when attention runs backward: query, key and value."""
+        """Gathered matrices when attention runs backward: query, key and value [bytes per device]."""
         layout = self.layout
         model = layout.setting.model
         if model.latent is None:
@@ -195,21 +200,21 @@ class LayerBackward:
 
     @cached_property
     def unreduced(self) -> Floats:
-        """Whole gradients of the layer before, on their way, and this layer's of ``down``: ``r (P_layer + D F) / t``."""
+        """Gradients of the layer before and of this layer's ``down``: ``r (P_layer + D F) / t`` [bytes per device]."""
         return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
 
     @property
     def products_unreduced(self) -> Floats:
-        """The same where ``stream_products`` are added."""
+        """Unreduced gradients where ``stream_products`` are added, as ``unreduced`` [bytes per device]."""
         return self.unreduced
 
     @cached_property
     def waiting(self) -> Floats:
-        """What a loop whose turn has other layers too holds of this one: its whole gradients, ``r P_layer / t``.
+        """Bytes that a loop over several layers holds of this layer while another one runs backward [bytes per device].
 
-        They are reduced during the next turn. A host's executable has the layer's weights there as well, in fp32. On TPU
-        nothing is late, but what all layers of a turn begin with is copied at its beginning, inputs and weights' shards:
-        ``a ts D + g P_layer / (f c e t)`` (read off turns of two layers, with and without experts, and of three on v5p).
+        They are its whole gradients, ``r P_layer / t``, which are reduced during the next iteration; on a host also its fp32
+        weights. On TPU no reduction is late, but inputs and weights' shards of all layers of an iteration are copied when it
+        starts: ``a ts D + g P_layer / (f c e t)`` (read in iterations of two and of three layers on v5p).
         """
         if self.layout.setting.hardware.kind == "tpu":
             shards = self.layout.setting.model.layer_matrix_parameters / self.layout.state_shards
@@ -219,7 +224,7 @@ class LayerBackward:
 
     @cached_property
     def attention_unreduced(self) -> Floats:
-        """The same when attention runs backward: this layer's feed-forward and output gradients are there."""
+        """Unreduced gradients when attention runs backward; the feed-forward and output gradients exist [bytes per device]."""
         layout = self.layout
         model = layout.setting.model
         made = (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
@@ -227,62 +232,11 @@ class LayerBackward:
 
     @cached_property
     def loop(self) -> Floats:
-        """All that one turn of the loop over layers needs on TPU, gradients of the layer before apart.
+        """Working set of one iteration of a TPU's loop over layers, without gradients of the layer before [bytes per device].
 
-        Splash wants heads first, so queries and output are there twice; the cotangent of ``down`` stays gathered.
+        Splash takes heads first, so queries and output exist twice; the cotangent of ``down`` stays gathered.
         """
         copies = (ATTENTION_OPERANDS - 1.0) * self.queries + np.where(self.layout.tensor > 1, self.stream, 0.0)
         reduced = self.layout.reduce_bytes * self._fed * self._sharded
-        turn = self.feed_forward + copies + self.keys_at_rest + self.weights + reduced
-        return np.maximum(turn, self.attention + self.keys + self.attention_weights + reduced)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The loss over chunks of tokens; columns of shape ``[n]`` in bytes a device."""
-
-    layout: Layout
-
-    @cached_property
-    def table(self) -> Floats:
-        """Elements of the gathered head: ``V D / t``."""
-        return self.layout.vocab_width * self.layout.setting.model.d_model
-
-    @cached_property
-    def gradient(self) -> Floats:
-        """The head's whole gradient, fp32, summed over chunks."""
-        return FP32_BYTES * self.table
-
-    @cached_property
-    def logits(self) -> Floats:
-        """A chunk's fp32 logits, their cotangent, the gathered head, and its gradient summed over the chunks so far.
-
-        Of one chunk alone, the head's gradient comes when the logits are gone, but on TPU.
-        """
-        layout = self.layout
-        scores = layout.loss_chunk * layout.vocab_width
-        if layout.setting.hardware.kind == "cpu":
-            many = HOST_LOGITS * FP32_BYTES * scores + (layout.activation_bytes + FP32_BYTES) * self.table + self.gradient
-            alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
-            return np.where(layout.loss_chunks > 1, many, alone)
-        cotangent = layout.held_bytes * scores
-        if layout.setting.hardware.kind == "tpu":  # both products of several chunks make the cotangent as they read it
-            table = (layout.held_bytes + FP32_BYTES) * self.table
-            return FP32_BYTES * scores + table + np.where(layout.loss_chunks > 1, 0.0, cotangent)
-        alone = np.maximum(FP32_BYTES * scores, self.gradient)
-        many = FP32_BYTES * scores + self.gradient
-        return cotangent + layout.held_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
-
-    @cached_property
-    def embedding(self) -> Floats:
-        """The embedding's whole gradient, after the layers: ``r V D / t``."""
-        return self.layout.reduce_bytes * self.table
-
-    @cached_property
-    def streams(self) -> Floats:
-        """The last layer's output, its normed copy and its cotangent, and a chunk of the latter two gathered over tensor."""
-        layout = self.layout
-        model = layout.setting.model
-        shards = 3.0 * layout.held_bytes * layout.stream_tokens * model.d_model
-        chunks = 2.0 * layout.held_bytes * layout.loss_chunk * model.d_model
-        return shards + np.where(layout.tensor > 1, chunks, 0.0)
+        iteration = self.feed_forward + copies + self.keys_at_rest + self.weights + reduced
+        return np.maximum(iteration, self.attention + self.keys + self.attention_weights + reduced)

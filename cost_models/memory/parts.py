@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.memory.experts import ExpertBackward
-from cost_models.memory.liveness import FP32_BYTES, LayerBackward, Loss
+from cost_models.memory.liveness import FP32_BYTES, LayerBackward
+from cost_models.memory.loss import Loss
 from cost_models.memory.saved_tensors import on_device_bytes
 from cost_models.parts.memory import STEP_MEMORY
 from cost_models.parts.part import keys
@@ -35,7 +36,13 @@ PHASES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+    """Memory parts of the step of docs/step.md; columns of shape ``[n]`` in bytes per device.
+
+    Persistent state and the largest of the moments that ``phases`` lists add up to argument + output + temp - alias of the
+    executable.
+
+    Source: docs/step.md; memory analyses of compiled steps (jax 0.10.1).
+    """
 
     layout: Layout
 
@@ -57,23 +64,27 @@ class StepMemory:
 
     @cached_property
     def params(self) -> Floats:
-        """fp32 master parameters."""
+        """Master parameters in fp32: ``4 P / (f c e t)``, norms and biases unsplit [bytes per device]."""
         return FP32_BYTES * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
-        """AdamW's two moments."""
+        """The two moments of AdamW, split as the parameters [bytes per device]."""
         return 2.0 * self.layout.moment_bytes * self._elements
 
     @cached_property
     def batch(self) -> Floats:
-        """Token ids, targets and, of packed sequences, their documents' ids; int32, of all microbatches."""
+        """Token ids, targets and, for packed sequences, document ids of all microbatches in int32 [bytes per device]."""
         arrays = 2.0 if self.layout.setting.workload.document_len is None else 3.0
         return 4.0 * arrays * self.layout.tokens * self.layout.microbatches
 
     @cached_property
     def saved_activations(self) -> Floats:
-        """Residual stream entering each layer, what the remat policy keeps of each, and ids of all ranks' documents."""
+        """Tensors that live from the forward to the backward pass [bytes per device].
+
+        They are the residual stream entering each layer, the tensors that the remat policy keeps, and document ids of all
+        ranks.
+        """
         kept = on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
         if self.layout.setting.workload.document_len is None:
             return kept
@@ -105,17 +116,17 @@ class StepMemory:
 
     @cached_property
     def _waiting(self) -> tuple[Floats | float, ...]:
-        """By kind of layers, what waits of the other layers of a turn of the loop; a run of one turn is none."""
+        """By kind of layers, bytes that wait for the other layers of a loop's iteration; 0 in a run of one iteration."""
         model = self.layout.setting.model
         sizes = dict(zip(model.layer_kinds, self._kinds, strict=True))
         most: dict[LayerKind, Floats | float] = dict.fromkeys(sizes, 0.0)
         for period, _ in (run for run in model.layer_runs if run.repeats > 1 and len(run.period) > 1):
-            turn = reduce(np.add, [sizes[kind].waiting for kind in period])
-            most |= {kind: np.maximum(most[kind], turn - sizes[kind].waiting) for kind in period}
+            whole = reduce(np.add, [sizes[kind].waiting for kind in period])
+            most |= {kind: np.maximum(most[kind], whole - sizes[kind].waiting) for kind in period}
         return tuple(most.values())
 
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
-        """What each of the hardware's ``PHASES`` holds beyond the persistent state; one in a layer, for each kind of layers."""
+        """Parts of each moment of ``PHASES`` beyond the persistent state, for each kind of layers [bytes per device]."""
         if self.layout.setting.hardware.kind == "tpu":
             loops = (self._loops(*each) for each in zip(self._kinds, self._waiting, strict=True))
             moments = [*self._outside().items(), *(("loops", held) for held in loops)]
@@ -147,7 +158,7 @@ class StepMemory:
         }
 
     def _inside(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, dict[str, Floats]]:
-        """Moments of one layer's backward pass; ``waiting`` are the gradients of the other layers of its turn."""
+        """Moments of one layer's backward pass; ``waiting`` are the gradients of the other layers of its iteration."""
         in_layer = {"grads": self._summed + self._layers, "saved_activations": self.saved_activations}
         return {
             "feed_forward_backward": {
@@ -174,7 +185,7 @@ class StepMemory:
         }
 
     def _loops(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, Floats]:
-        """A layer in its turn of the loop on TPU; ``waiting`` is what the turn's other layers begin with."""
+        """A layer in its iteration of a TPU's loop; ``waiting`` are the copied inputs of the iteration's other layers."""
         return {
             "grads": self._summed + self._layers,
             "saved_activations": self.saved_activations,
@@ -191,7 +202,7 @@ class StepMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``STEP_MEMORY``, their sum, and which of ``PHASES`` binds."""
+        """Bytes by ``STEP_MEMORY``, their sum [bytes per device], and the index into ``PHASES`` of the binding moment."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
         phase = sums.argmax(axis=0)

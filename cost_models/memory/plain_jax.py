@@ -72,7 +72,10 @@ def device_gap_bytes(vocab: int, d_model: int) -> float:
 
 
 class PlainMemory(StepMemory):
-    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+    """Memory parts of a step whose derivative is JAX's own; columns of shape ``[n]`` in bytes per device.
+
+    Source: memory analyses of plain JAX steps on one device (jax 0.10.1).
+    """
 
     @cached_property
     def _everything(self) -> Bools:
@@ -81,7 +84,11 @@ class PlainMemory(StepMemory):
 
     @cached_property
     def saved_activations(self) -> Floats:
-        """Each layer's input and what is kept by name; or all that JAX's derivative reads again, cast weights among it."""
+        """Tensors that live from the forward to the backward pass [bytes per device].
+
+        They are each layer's input and the tensors kept by name; without rematerialisation everything that JAX's derivative
+        reads again, cast weights included.
+        """
         layout = self.layout
         model = layout.setting.model
         features = WIDE_RESIDUALS * layout.ff_width + QUERY_RESIDUALS * layout.query_width + PAIR_RESIDUALS * layout.kv_width

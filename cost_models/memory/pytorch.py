@@ -52,7 +52,11 @@ B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
 
 @dataclass(frozen=True)
 class TorchMemory:
-    """Memory parts of each candidate; every property is a column of shape ``[n]`` in bytes a device."""
+    """Memory parts of a PyTorch step; columns of shape ``[n]`` in bytes per device.
+
+    Source: Korthikanti et al. (arXiv:2205.05198), section 4, for activations; PyTorch's autograd for what each operation
+    keeps.
+    """
 
     layout: Layout
 
@@ -63,18 +67,18 @@ class TorchMemory:
 
     @cached_property
     def params(self) -> Floats:
-        """fp32 weights, split with the optimizer; and those in the compute dtype where they are held beside them."""
+        """fp32 weights, split as the optimizer's state, and a copy in the compute dtype where one exists [bytes per device]."""
         copy = self.layout.activation_bytes if self.layout.setting.program.compute_copy else 0.0
         return (FP32_BYTES / optimizer_shards(self.layout) + copy) * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
-        """AdamW's two moments."""
+        """The two moments of AdamW [bytes per device]."""
         return 2.0 * self.layout.moment_bytes * self._elements / optimizer_shards(self.layout)
 
     @cached_property
     def grads(self) -> Floats:
-        """Gradients of a device's weights; fp32, or bf16 where they are reduced in it; with ZeRO-2 its part of them alone."""
+        """Gradients of a device's weights, in fp32 or bf16; with ZeRO-2 only the device's shard [bytes per device]."""
         program = self.layout.setting.program
         shards = optimizer_shards(self.layout) if program.gradients_over == "optimizer" else 1.0
         return (2.0 if program.pure_bf16 else FP32_BYTES) * self._elements / shards
@@ -100,8 +104,11 @@ class TorchMemory:
 
     @cached_property
     def layer_activations(self) -> Floats:
-        """All that autograd keeps of one layer: both norms' inputs and outputs, query, key, value, attention's output and
-        log-sum-exp, and the feed-forward's; scores and weights too where attention is not fused."""
+        """Everything that autograd keeps of one layer [bytes per device].
+
+        Inputs and outputs of both norms, query, key, value, attention's output and log-sum-exp, and the feed-forward's
+        tensors; scores and weights too where attention is not fused.
+        """
         layout, program = self.layout, self.layout.setting.program
         attention = self._token * (2.0 * layout.query_width + 2.0 * layout.kv_width)
         statistics = FP32_BYTES * layout.tokens * layout.query_width / layout.setting.model.head_dim
@@ -144,7 +151,7 @@ class TorchMemory:
 
     @cached_property
     def saved_activations(self) -> Floats:
-        """What lives of all layers from the forward to the backward pass."""
+        """Tensors of all layers that live from the forward to the backward pass [bytes per device]."""
         return self.layout.setting.model.layers * self._saved
 
     @cached_property
@@ -187,10 +194,10 @@ class TorchMemory:
         return sum((law.torch_bytes(self.layout) for law in SCHEME_LAWS), np.zeros(len(self.layout.table)))
 
     def phases(self) -> dict[str, dict[str, Floats]]:
-        """What each moment holds beyond the persistent state.
+        """Bytes of each moment beyond the persistent state [bytes per device].
 
-        The head's gradient is there in the dtype of its product before it is added; and in that of its reduction, where it is
-        split.
+        The head's gradient exists in the dtype of its product before it is added, and in the dtype of its reduction where it
+        is split.
         """
         layout, program = self.layout, self.layout.setting.program
         per_logit = program.logit_bytes or (FUSED_LOGIT_BYTES if program.fused_loss else LOGIT_BYTES)
@@ -217,7 +224,7 @@ class TorchMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``STEP_MEMORY``, their sum, and which of ``PHASES`` binds."""
+        """Bytes by ``STEP_MEMORY``, their sum [bytes per device], and the index into ``PHASES`` of the binding moment."""
         held = self.phases()
         zero = np.zeros(len(self.layout.table))
         sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])

@@ -39,7 +39,7 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
         "query": attended * layout.query_width * key,
         "key": attended * layout.kv_width * key,
         "value": attended * layout.kv_width * value,
-        "context": attended * layout.query_width * value,
+        "attention_output": attended * layout.query_width * value,
         "lse": _weights(layout, attended),
         "attention_out": stream,
         **_fed(layout),
@@ -127,12 +127,12 @@ def _layers(part: Layout) -> int:
 def offloading_layers(part: Layout) -> Floats | float:
     """Layers of one kind whose tensors wait in the host's memory, where the remat policy offloads any.
 
-    ``sum over runs of n ceil(p r / 100)``: the first turns of each run's loop (``lcplan.strategy.remat.offloading_turns``).
+    ``sum over runs of n ceil(p r / 100)``: the first iterations of each run (``lcplan.strategy.remat.offloading_turns``).
 
     Parameters
     ----------
     part : Layout
-        Candidates, of one kind of layers; p is ``offload_percent``, r a run's turns, n its layers of the kind in a turn.
+        Candidates, of one kind of layers; p is ``offload_percent``, r a run's iterations, n its layers of the kind in each.
 
     Returns
     -------

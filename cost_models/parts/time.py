@@ -109,7 +109,7 @@ ROLLOUT_TIME: tuple[Part, ...] = (
 )
 """Parts of a rollout's time, in the order of ``time_s``."""
 
-RESHARD = Part("reshard", "communication", "resharding", "The all-gather that turns trained shards into a rollout's matrices.")
+RESHARD = Part("reshard", "communication", "resharding", "The all-gather of trained shards to a rollout's matrices.")
 
 ITERATION_TIME: tuple[Part, ...] = (
     *(part.of("train") for part in STEP_TIME),

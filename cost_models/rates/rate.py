@@ -27,7 +27,10 @@ class CollectiveRate:
 
 @dataclass(frozen=True)
 class Rates:
-    """What one device achieves. Rates in FLOP/s and bytes/s, half lengths in tokens."""
+    """Achieved rates of one device in FLOP/s and bytes/s, and half lengths in tokens.
+
+    Source: ``cost_models.rates.published`` and ``cost_models.rates.calibrated``; each rate names its own.
+    """
 
     gemm: Rate
     attention_forward: Rate
@@ -45,7 +48,7 @@ class Rates:
 
     @property
     def basis(self) -> dict[str, str]:
-        """For each kind of term: ``measured`` or ``fallback``, and the source."""
+        """For each rate ``measured`` or ``fallback``, and its source."""
         named: dict[str, Rate | CollectiveRate] = {
             "gemm": self.gemm,
             "attention_forward": self.attention_forward,

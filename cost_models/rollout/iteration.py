@@ -1,4 +1,4 @@
-"""estimate_iteration: a rollout and the train step on its tokens, taking turns on the same devices."""
+"""estimate_iteration: a rollout and then the train step on its tokens, on the same devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ITERATION_PHASES = (*PHASES, *(f"rollout_{name}" for name in ROLLOUT_PHASES))
 
 @dataclass(frozen=True)
 class IterationTable(RolloutTable):
-    """Train strategies, each with the rollout that it takes turns with."""
+    """Train strategies, each with the rollout that it alternates with."""
 
     def take(self, indices: Any) -> IterationTable:
         """The rows that ``indices`` picks, in that order."""

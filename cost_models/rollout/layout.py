@@ -18,10 +18,12 @@ FP32_BYTES = 4.0
 
 @dataclass(frozen=True)
 class Rollout:
-    """Sizes of each of ``n`` layouts; arrays have shape ``[n]``. ``d``, ``f``, ``t``: the rollout's data, fsdp and tensor.
+    """Sizes of each of ``n`` rollout layouts; arrays have shape ``[n]``.
 
-    Symbols besides docs/notation.md: P prompt tokens, G generated tokens, ``S = P + G`` positions, ``b`` sequences of a
-    data x fsdp rank.
+    ``d``, ``f``, ``t`` are the rollout's data, fsdp and tensor axes. Symbols in addition to docs/notation.md: ``P`` prompt
+    tokens, ``G`` generated tokens, ``S = P + G`` positions, ``b`` sequences of a data x fsdp rank.
+
+    Source: docs/sampling.md.
     """
 
     setting: Setting
@@ -29,14 +31,14 @@ class Rollout:
 
     @property
     def work(self) -> SampleWorkload:
-        """The rollout's workload."""
+        """The workload of the rollout."""
         work = self.setting.workload.sample
         assert work is not None, "a rollout is priced for a workload that samples"
         return work
 
     @cached_property
     def layout(self) -> Layout:
-        """The rollout's mesh, with the prompts as its sequences."""
+        """The layout of the prompts on the rollout's mesh."""
         work, positions = self.work.train_view(self.work.prompt), shortest_chunk(self.work.seq_len, 1)
         return Layout(replace(self.setting, workload=work, shortest_chunk=positions), self.table.sampled)
 
@@ -47,39 +49,39 @@ class Rollout:
 
     @cached_property
     def gathers_once(self) -> Bools:
-        """Rows that gather before the loop and keep the copy beside the shards."""
+        """Rows that gather before the loop and keep the copy in addition to the shards."""
         return self.table.is_layout("gathered-once")
 
     @cached_property
     def sequences(self) -> Floats:
-        """b: sequences whose next token a device makes."""
+        """Sequences whose next token a device makes: ``b`` [sequences]."""
         return self.work.batch / (self.layout.data * self.layout.fsdp)
 
     @cached_property
     def vectors(self) -> float:
-        """Elements of norms and biases: replicated, nearly."""
+        """Elements of norms and biases, which are replicated [elements]."""
         model = self.setting.model
         return float(model.layers * model.layer_vector_parameters + model.d_model)
 
     @cached_property
     def table_elements(self) -> Floats:
-        """V D / t: the embedding or the head, gathered."""
+        """Elements of the gathered embedding, or of the head: ``V D / t`` [elements]."""
         return self.setting.model.vocab * self.setting.model.d_model / self.layout.tensor
 
     @cached_property
     def layer_elements(self) -> Floats:
-        """Elements of one layer's matrices, gathered."""
+        """Elements of one layer's gathered matrices [elements]."""
         return self.setting.model.layer_matrix_parameters / self.layout.tensor
 
     @cached_property
     def matrix_elements(self) -> Floats:
-        """Elements of all matrices, gathered: those that a decode step reads, the embedding's rows apart."""
+        """Elements of all gathered matrices that a decode step reads, without the embedding's rows [elements]."""
         tables = self.setting.model.embedding_parameters / self.layout.tensor
         return self.setting.model.layers * self.layer_elements + tables
 
     @cached_property
     def cache_bytes(self) -> Floats:
-        """L 2 b max(K/t, 1) S H in the cache's dtype."""
+        """Size of the KV cache in its dtype: ``2 L b max(K / t, 1) S H`` elements [bytes per device]."""
         return self._cached(float(self.work.seq_len))
 
     def _cached(self, positions: Floats | float) -> Floats:
@@ -88,7 +90,7 @@ class Rollout:
 
     @cached_property
     def read_bytes(self) -> Floats:
-        """Of the cache that attention reads in one decode step, the mean over the rollout."""
+        """Mean of the cache's bytes that attention reads in one decode step [bytes per device]."""
         whole = self.table.cache == CACHE_LAYOUTS.index("whole")
         mean = mean_read_positions(self.work.prompt, self.work.generate)
         return self._cached(np.where(whole, float(self.work.seq_len), mean))

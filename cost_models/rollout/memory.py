@@ -20,13 +20,16 @@ ROLLOUT_PHASES: tuple[str, ...] = ("embedding", "layers", "prefill", "head")
 
 @dataclass(frozen=True)
 class RolloutMemory:
-    """Parts of each layout; every property is a column of shape ``[n]`` in bytes a device. docs/sampling.md has the table."""
+    """Memory parts of each rollout layout; columns of shape ``[n]`` in bytes per device.
+
+    Source: docs/sampling.md, table of memory.
+    """
 
     rollout: Rollout
 
     @cached_property
     def params(self) -> Floats:
-        """The parameters as they are given: fp32 shards of fsdp, or matrices in gather dtype, whole on a tensor rank."""
+        """The given parameters: fp32 shards over fsdp, or whole matrices in the gather dtype [bytes per device]."""
         layout, rollout = self.rollout.layout, self.rollout
         sharded = rollout.gathers | rollout.gathers_once
         each = np.where(sharded, FP32_BYTES / layout.fsdp, layout.gather_bytes)
@@ -34,12 +37,12 @@ class RolloutMemory:
 
     @cached_property
     def gathered_params(self) -> Floats:
-        """The copy that lives as long as the loop."""
+        """The copy of the gathered parameters that lives as long as the loop [bytes per device]."""
         return self.rollout.gathers_once * self.rollout.layout.gather_bytes * self.rollout.matrix_elements
 
     @cached_property
     def second_cache(self) -> Floats:
-        """What a step makes when it may not write into the cache that it is given."""
+        """The cache that a step writes where it may not write into the given one [bytes per device]."""
         return self.rollout.cache_bytes * (not self.rollout.work.donate)
 
     @cached_property
@@ -66,7 +69,7 @@ class RolloutMemory:
         return FP32_BYTES * self.rollout.sequences * self.rollout.layout.vocab_width
 
     def phases(self) -> dict[str, dict[str, Floats]]:
-        """What each of ``ROLLOUT_PHASES`` holds beyond parameters and cache."""
+        """Bytes of each of ``ROLLOUT_PHASES`` beyond parameters and cache [bytes per device]."""
         rollout = self.rollout
         group = np.clip(PREFILL_TOKENS / rollout.work.prompt, rollout.layout.tensor, rollout.sequences)
         return {
@@ -81,7 +84,7 @@ class RolloutMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``ROLLOUT_MEMORY``, their sum, and which of ``ROLLOUT_PHASES`` binds."""
+        """Bytes by ``ROLLOUT_MEMORY``, their sum [bytes per device], and the binding moment's index into ``ROLLOUT_PHASES``."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])
         phase = sums.argmax(axis=0)

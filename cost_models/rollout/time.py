@@ -29,7 +29,10 @@ CAST_BYTES = 4.0
 
 @dataclass(frozen=True)
 class RolloutTime:
-    """Time parts of each layout; every property is a column of shape ``[n]`` in seconds a rollout."""
+    """Time parts of each rollout layout; columns of shape ``[n]`` in seconds per rollout.
+
+    Source: docs/sampling.md, table of time.
+    """
 
     rollout: Rollout
     rates: Rates
@@ -64,7 +67,7 @@ class RolloutTime:
 
     @cached_property
     def prefill(self) -> Floats:
-        """Products, attention and memory-bound work of the prompts, and the collectives around them."""
+        """Products, attention, memory-bound work and collectives of the prompts [s per rollout]."""
         work, rollout, layout = self._work, self.rollout, self.rollout.layout
         layer = work.layer_forward_gemm + work.forward_attention.total_s + work.layer_forward_memory
         gathers = rollout.gathers * (self._layers * self._gather(rollout.layer_elements) + 2.0 * self._gather(self._table))
@@ -83,7 +86,10 @@ class RolloutTime:
 
     @cached_property
     def weights(self) -> Floats:
-        """Reading every matrix once a step, or multiplying by it where that takes longer; what is gathered is written first."""
+        """Reads of every matrix once a step, or its product where that takes longer [s per rollout].
+
+        Gathered matrices are written first.
+        """
         rollout, layout = self.rollout, self.rollout.layout
         tables = np.where(rollout.gathers, 2.0, 1.0) * self._table
         elements = self._layers * rollout.layer_elements + tables
@@ -95,7 +101,7 @@ class RolloutTime:
 
     @cached_property
     def kv_cache(self) -> Floats:
-        """Reading the cache, as often as the program passes over a layer of it; copying all of it where it is not donated."""
+        """Reads of the cache in each pass over a layer of it, and the copy of a cache that is not donated [s per rollout]."""
         rollout = self.rollout
         passes = rollout.setting.program.cache_passes
         copied = 0.0 if rollout.work.donate else 2.0 * rollout.cache_bytes
@@ -103,14 +109,17 @@ class RolloutTime:
 
     @cached_property
     def comm_fsdp(self) -> Floats:
-        """Gathers of each step, embedding and head apart; or of all matrices, once. A step's products hide none of it."""
+        """Gathers in each step, or of all matrices once; a step's products hide none of it [s per rollout]."""
         rollout = self.rollout
         step = self._layers * self._gather(rollout.layer_elements) + 2.0 * self._gather(self._table)
         return np.where(rollout.gathers, self._steps * step, rollout.gathers_once * self._gather(rollout.matrix_elements))
 
     @cached_property
     def comm_tensor(self) -> Floats:
-        """The stream's collectives of every layer and step, the embedding's and the head's, and key_value where t > K."""
+        """Collectives of the stream in every layer and step, of embedding and head, and of key/value weights [s per rollout].
+
+        The last exist where t > K.
+        """
         rollout, layout, model = self.rollout, self.rollout.layout, self.rollout.setting.model
         rows = layout.activation_bytes * rollout.sequences * model.d_model
         ends = self._call("reduce-scatter", ("tensor",), rows) + self._call("all-gather", ("tensor",), rows)
@@ -120,9 +129,9 @@ class RolloutTime:
 
     @cached_property
     def overhead(self) -> Floats:
-        """The least time of a decode step's kernels."""
+        """The least time of a decode step's kernels [s per rollout]."""
         return np.full(len(self.rollout.table), self._steps * self._layers * DECODE_KERNELS * self._work.floor_s)
 
     def parts(self) -> dict[str, Floats]:
-        """Seconds a rollout by ``ROLLOUT_TIME``."""
+        """Seconds by ``ROLLOUT_TIME`` [s per rollout]."""
         return {name: getattr(self, name) for name in keys(ROLLOUT_TIME)}

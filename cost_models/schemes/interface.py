@@ -39,7 +39,10 @@ def nothing(layout: Layout) -> Floats:
 
 @dataclass(frozen=True)
 class SchemeLaw:
-    """Cost of one way of moving keys and values; schemes have it whose facts ``applies`` is true of."""
+    """Cost of one way of moving keys and values, for the schemes whose facts satisfy ``applies``.
+
+    Source: docs/step.md, schemes.
+    """
 
     name: str
     applies: Callable[[SchemeFacts], bool]

@@ -35,10 +35,10 @@ def ring_terms(layout: Layout) -> list[Term]:
     """
     layers = layout.setting.model.layers * layout.microbatches
     others = layout.chunks - 1
-    again = np.where(layout.saves("context") & layout.saves("lse"), 0.0, others - 1)
-    ring = np.where(layout.rings, layers * layout.lanes, 0.0)
+    again = np.where(layout.saves("attention_output") & layout.saves("lse"), 0.0, others - 1)
+    ring = np.where(layout.rings, layers * layout.directions, 0.0)
     sums = np.where(others > 1, others, 0.0)
-    message = 2 * layout.tokens * layout.kv_width * layout.kv_copies / layout.lanes
+    message = 2 * layout.tokens * layout.kv_width * layout.kv_copies / layout.directions
     keys = layout.activation_bytes * message
     return [
         Term("collective-permute", CONTEXT, "kv-ring", keys, ring * (2 * others + again), "ring", "groups"),

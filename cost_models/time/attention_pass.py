@@ -39,7 +39,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     Ignores launches between kernels of compiled programs. Source: docs/step.md;
     cost_models.attention.work and cost_models.collectives.network.
     """
-    kept = np.full(len(table), REMATS.index("none"), dtype=np.int8)
+    kept = np.full(len(table), REMATS.index("save-all"), dtype=np.int8)
     layout, rates = Layout(setting, replace(table, remat=kept)), rates_for(setting)
     forward, backward = ring_steps(layout, rates, backward=False), ring_steps(layout, rates, backward=True)
     network = Network.of(layout, rates)
@@ -49,7 +49,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
         if term.axes != ("context",) or not np.any(term.calls > 0):
             continue
         shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
-        calls = term.calls / layout.lanes if term.schedule == "ring" else term.calls
+        calls = term.calls / layout.directions if term.schedule == "ring" else term.calls
         for index, steps in enumerate((forward, backward)):
             times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, schedule=term.schedule)
     if setting.program.dispatch == "eager":

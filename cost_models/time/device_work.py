@@ -49,14 +49,17 @@ the weights."""
 
 @dataclass(frozen=True)
 class StepWork:
-    """Times of each candidate's own work; every property is a column of shape ``[n]`` in seconds."""
+    """Times of a device's own work in a step; columns of shape ``[n]`` in seconds.
+
+    Source: docs/step.md; ``cost_models.compute.kernels`` for each kind of kernel.
+    """
 
     layout: Layout
     rates: Rates
 
     @cached_property
     def passes(self) -> Floats:
-        """Layer passes of a step: L M."""
+        """Layer passes of a step: ``L M`` [count]."""
         return self.layout.setting.model.layers * self.layout.microbatches
 
     @cached_property
@@ -85,17 +88,17 @@ class StepWork:
 
     @cached_property
     def layer_forward_gemm(self) -> Floats:
-        """Products of one layer and microbatch forward."""
+        """Forward products of one layer and microbatch [s]."""
         return self._products(1.0)
 
     @cached_property
     def layer_backward_gemm(self) -> Floats:
-        """Products of one layer and microbatch backward."""
+        """Backward products of one layer and microbatch [s]."""
         return self._products(2.0)
 
     @cached_property
     def layer_again_gemm(self) -> Floats:
-        """Products of one layer and microbatch that the backward pass repeats."""
+        """Products of one layer and microbatch that the backward pass repeats [s]."""
         repeated = recomputed_matrix_parameters(self.layout)
         model, experts = self.layout.setting.model, self.layout.setting.model.routed
         if experts is None:
@@ -125,12 +128,12 @@ class StepWork:
 
     @cached_property
     def forward_attention(self) -> RingSteps:
-        """Attention of one layer and microbatch forward."""
+        """Forward attention of one layer and microbatch."""
         return self._ring(backward=False)
 
     @cached_property
     def backward_attention(self) -> RingSteps:
-        """Attention of one layer and microbatch backward."""
+        """Backward attention of one layer and microbatch."""
         return self._ring(backward=True)
 
     def _ring(self, *, backward: bool) -> RingSteps:
@@ -155,7 +158,7 @@ class StepWork:
 
     @cached_property
     def layer_forward_memory(self) -> Floats:
-        """Memory-bound operations of one layer and microbatch forward."""
+        """Memory-bound operations of one layer and microbatch in the forward pass [s]."""
         return self._layer_memory(FORWARD_STREAM_PASSES, 2.0, which="forward")
 
     @cached_property
@@ -164,29 +167,29 @@ class StepWork:
 
     @property
     def layer_forward(self) -> Floats:
-        """One layer of one microbatch forward, collectives apart."""
+        """Forward pass of one layer and microbatch, without collectives [s]."""
         return self.layer_forward_gemm + self.forward_attention.total_s + self.layer_forward_memory
 
     @property
     def layer_backward(self) -> Floats:
-        """One layer of one microbatch backward, with what is repeated before it, collectives apart."""
+        """Backward pass of one layer and microbatch with the work that it repeats first, without collectives [s]."""
         again = self.layer_again_gemm + self.forward_attention.total_s * recomputes_attention(self.layout)
         repeated = np.where(self.repeats, again + self.layer_forward_memory, 0.0)
         return repeated + self.layer_backward_gemm + self.backward_attention.total_s + self._layer_backward_memory
 
     @cached_property
     def gemm(self) -> Floats:
-        """Matrix products of the layers, forward and backward."""
+        """Matrix products of the layers, forward and backward [s per step]."""
         return self.passes * (self.layer_forward_gemm + self.layer_backward_gemm)
 
     @cached_property
     def attention(self) -> Floats:
-        """Attention kernels, forward and backward, on the slowest rank."""
+        """Attention kernels of the slowest rank, forward and backward [s per step]."""
         return self.passes * (self.forward_attention.total_s + self.backward_attention.total_s)
 
     @cached_property
     def hbm(self) -> Floats:
-        """Norms, RoPE, residuals, gates, merges of ring steps: forward and backward; on a host what is kept as well."""
+        """Norms, rotations, residual sums, gates and merges; on a host also copies of kept tensors [s per step]."""
         return self.passes * (self.layer_forward_memory + self._layer_backward_memory) + self._stacking
 
     @cached_property
@@ -199,18 +202,18 @@ class StepWork:
 
     @cached_property
     def repeats(self) -> Floats:
-        """1 where the backward pass repeats anything of a layer beyond norms and activations of what is kept."""
+        """1 where the backward pass repeats products or attention of a layer, else 0 [count]."""
         return 1.0 - 1.0 * (recomputed_matrix_parameters(self.layout) == 0) * ~recomputes_attention(self.layout)
 
     @cached_property
     def recompute(self) -> Floats:
-        """What rematerialisation repeats: products, attention, memory-bound work."""
+        """Products, attention and memory-bound work that rematerialisation repeats [s per step]."""
         attention = self.forward_attention.total_s * recomputes_attention(self.layout)
         return self.passes * (self.layer_again_gemm + attention + self.layer_forward_memory * self.repeats)
 
     @cached_property
     def loss(self) -> Floats:
-        """Head and softmax: a chunk's logits, and while they are there their gradient and its two products."""
+        """Head and softmax: a chunk's logits, their gradient and its two products [s per step]."""
         layout = self.layout
         if layout.outside is None:
             return np.zeros(len(layout.table))
@@ -222,7 +225,7 @@ class StepWork:
 
     @cached_property
     def optimizer(self) -> Floats:
-        """AdamW over a device's shard, and the sums of gradients over microbatches."""
+        """AdamW's update of a device's shard, and sums of gradients over microbatches [s per step]."""
         layout = self.layout.outside
         if layout is None:
             return np.zeros(len(self.layout.table))

@@ -31,9 +31,11 @@ from cost_models.time.device_work import StepWork
 
 @dataclass(frozen=True)
 class StepTime(StepWork):
-    """Time parts of each candidate; every property is a column of shape ``[n]`` in seconds a step.
+    """Time parts of each candidate; columns of shape ``[n]`` in seconds per step.
 
-    All but ``parts`` are of layers that are alike.
+    Except for ``parts``, all properties take layers to be alike.
+
+    Source: docs/step.md; ``cost_models.collectives`` for the collectives and what hides them.
     """
 
     shared: Network | None = None
@@ -41,7 +43,7 @@ class StepTime(StepWork):
 
     @cached_property
     def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
-        """Collectives that some row has, with the time of one call."""
+        """Collectives that some row has, with the time of one call [s]."""
         return [(term, self._network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
 
     @cached_property
@@ -69,7 +71,10 @@ class StepTime(StepWork):
 
     @cached_property
     def comm_fsdp(self) -> Floats:
-        """Weights: what the products of a layer do not hide, and the first matrix, which nothing hides; tables in full."""
+        """Exposed time of the weights' collectives [s per step].
+
+        A layer's products hide its weights' gathers and scatters, except for the first matrix. Tables are exposed in full.
+        """
         model = self.layout.setting.model
         gathered = model.layer_matrix_parameters if model.routed is None else model.attention_matrix_parameters
         first = model.attention_products["query"] / gathered
@@ -88,9 +93,10 @@ class StepTime(StepWork):
 
     @cached_property
     def comm_tensor(self) -> Floats:
-        """The residual stream's gathers and scatters and the loss's: written out before and after products, so exposed.
+        """Exposed time of the collectives over tensor [s per step].
 
-        Beside the products that they feed, what those do not hide is left, and the first and last chunk of each.
+        Gathers and scatters of the residual stream and the loss's collectives precede and follow products, so they are
+        exposed. A program that runs them during products exposes the rest, and the first and last chunk of each.
         """
         if self.layout.setting.program.stream == "exposed":
             return self._of("loss", "loss-maximum", "loss-sums", "stream") + self.ring_matmul
@@ -98,7 +104,7 @@ class StepTime(StepWork):
 
     @cached_property
     def ring_matmul(self) -> Floats:
-        """What collective matmuls take beyond their products."""
+        """Time of collective matmuls beyond their products [s per step]."""
         rows = self.layout.ring_matmuls
         for term, hop in self.terms_with_seconds:
             if term.purpose == STREAM_RING:
@@ -119,7 +125,7 @@ class StepTime(StepWork):
 
     @cached_property
     def stream_forward(self) -> Floats:
-        """Exposed part of the stream's collectives in the forward pass and its repetition."""
+        """Exposed part of the stream's collectives in the forward pass and its repetition [s per step]."""
         stream = self._stream_calls[0]
         if self.layout.setting.program.stream != "beside-products":
             return stream
@@ -128,7 +134,10 @@ class StepTime(StepWork):
 
     @cached_property
     def stream_backward(self) -> Floats:
-        """Exposed part of the stream's collectives in the backward pass; the weights' gradients are half of its products."""
+        """Exposed part of the stream's collectives in the backward pass [s per step].
+
+        Only the products of the weights' gradients, half of the backward products, hide them.
+        """
         stream = self._stream_calls[1]
         if self.layout.setting.program.stream == "exposed":
             return stream
@@ -137,13 +146,17 @@ class StepTime(StepWork):
 
     @property
     def hidden_stream(self) -> tuple[Floats, Floats]:
-        """Part of the stream's collectives that products hide: forward with its repetition, and backward."""
+        """Part of the stream's collectives that products hide: forward with its repetition, and backward [s per step]."""
         first, last = self._stream_calls
         return first - self.stream_forward, last - self.stream_backward
 
     @cached_property
     def comm_context(self) -> Floats:
-        """Ring hops beyond the kernel beside them; halos, gathers and all-to-alls of the other schemes, and ids, in full."""
+        """Exposed time of the collectives over context [s per step].
+
+        A ring hop is exposed beyond the attention kernel that runs meanwhile. Halos, gathers, all-to-alls and document ids are
+        exposed in full.
+        """
         total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
         for term, hop in self.terms_with_seconds:
             if term.purpose == "kv-ring":
@@ -157,16 +170,16 @@ class StepTime(StepWork):
         return total
 
     def _steps(self, term: Term) -> Floats:
-        """Ring steps that have a call of ``term`` beside them: two lanes make theirs at once."""
-        return term.calls / self.layout.lanes
+        """Ring steps that run during a call of ``term``; two directions make their calls at once."""
+        return term.calls / self.layout.directions
 
     def _unhidden(self, term: Term, hop: Floats) -> Floats | float:
-        """The second lane's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
+        """The second direction's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
         return 0.0 if self.layout.setting.hardware.torus is not None else (term.calls - self._steps(term)) * hop
 
     @cached_property
     def comm_expert(self) -> Floats:
-        """Rows to their experts and back: written out before and after the products that need them, so exposed."""
+        """Dispatch and combine, which precede and follow the products that need them, so they are exposed [s per step]."""
         return self._of(*EXPERT_ROWS)
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
@@ -177,12 +190,12 @@ class StepTime(StepWork):
 
     @cached_property
     def comm_data(self) -> Floats:
-        """Once a step: gradients over data, vectors and scalars over every axis."""
+        """Reductions of gradients over data and of vectors and scalars over every axis [s per step]."""
         return self.gradients + self._of("vectors", "scalars")
 
     @cached_property
     def gradients(self) -> Floats:
-        """The exposed part of the gradients' reduction over what replicates matrices."""
+        """Exposed part of the gradients' reduction over the axes that replicate matrices [s per step]."""
         total = self._of("gradients")
         if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
             return total
@@ -203,7 +216,11 @@ class StepTime(StepWork):
 
     @cached_property
     def contention(self) -> Floats:
-        """What NCCL's kernels take from those beside them: hidden collectives from all, permutes from attention."""
+        """Time that collectives take from concurrent kernels [s per step].
+
+        With NCCL, hidden collectives slow all kernels and permutes slow attention. On a torus, hidden collectives use memory
+        bandwidth.
+        """
         kind = self.layout.setting.hardware.kind
         if kind == "tpu":
             return self._transit
@@ -232,10 +249,13 @@ class StepTime(StepWork):
 
     @cached_property
     def overhead(self) -> Floats:
-        """Kernels of the ring that cannot start before the last ended, one least kernel time a ring step and pass; waits for
-        the host, and for its memory."""
+        """Least times of dependent kernels, and waits for the host [s per step].
+
+        A kernel of the ring starts only after the one before it: one least kernel time for each ring step and pass. The host
+        adds launches of eager programs and exposed transfers to its memory.
+        """
         again = recomputes_attention(self.layout)
-        ring = self.floor_s * self.passes * self.layout.lanes * (self.forward_attention.later + 1.0) * (2.0 + again)
+        ring = self.floor_s * self.passes * self.layout.directions * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
             ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
@@ -266,6 +286,6 @@ class StepTime(StepWork):
         return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates, self._network) for part in parts)
 
     def parts(self) -> dict[str, Floats]:
-        """Seconds a step by ``STEP_TIME``, of all kinds of layers; the step is their sum."""
+        """Seconds by ``STEP_TIME``, summed over kinds of layers; the step is their sum [s per step]."""
         kinds = self._kinds
         return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}

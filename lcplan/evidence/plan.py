@@ -15,8 +15,10 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import AnyWorkload
 from lcplan.strategy import AxisName, Strategy
+from lcplan.strategy.remat import of_stored
 
-PLAN_SCHEMA_VERSION = 1
+PLAN_SCHEMA_VERSION = 2
+"""2: remat policies have the names of ``lcplan.strategy.remat``; files of version 1 are translated on load."""
 
 
 class Request(Frozen):
@@ -88,8 +90,16 @@ class Plan(Frozen):
                 f"{path}: schema_version {version} is newer than the {PLAN_SCHEMA_VERSION} that this lcplan reads; "
                 "upgrade lcplan"
             )
-        return cls.read(data, str(path))
+        return cls.read(_current(data), str(path))
 
     def save(self, path: str | Path) -> None:
         """Write atomically: a full disk or a kill leaves the old file or none, never half of one."""
         write_yaml(path, self.model_dump(mode="json"))
+
+
+def _current(data: dict[str, Any]) -> dict[str, Any]:
+    """A plan's values under the names of today."""
+    strategy = data.get("strategy")
+    if data["schema_version"] == 1 and isinstance(strategy, dict):
+        return data | {"schema_version": PLAN_SCHEMA_VERSION, "strategy": of_stored(strategy)}
+    return data

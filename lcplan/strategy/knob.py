@@ -48,6 +48,8 @@ class Knob:
     """Whether a trainer runs the default unless its files have a key for the knob (``Trainer.keys``)."""
     tuner: tuple[Value, ...] = ()
     """Values that the tuner tries where they are possible; empty: it leaves the knob as it is."""
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    """Other spellings of values, accepted wherever a value is."""
     name: str = ""
     default: Value = 0
     values: tuple[str, ...] = ()
@@ -66,6 +68,10 @@ class Knob:
     def word(self) -> str:
         """The name as the command line and ``--vary`` spell it: ``loss-chunk-tokens``."""
         return self.name.replace("_", "-")
+
+    def value(self, text: str) -> str:
+        """The value that a spelling stands for; the text itself where it is no other spelling."""
+        return self.spellings.get(text, text)
 
     @property
     def is_number(self) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from lcplan.formats.frozen import Frozen
 from lcplan.strategy.axes import AXIS_ORDERS, AxisName, Mesh, Size
 from lcplan.strategy.knob import Knob, knobs_of
-from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_POLICIES, RematName
+from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_ALIASES, REMAT_POLICIES, RematName, remat_name
 from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SCHEMES, RING_SCHEMES, SCHEMES, Scheme
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
@@ -78,7 +78,11 @@ class StepKnobs(Frozen):
             tuner=get_args(Switch),
         ),
     ] = "off"
-    remat: Annotated[RematName, Knob(help="Remat policy", grid=GRID_POLICIES, shown=True, tuner=tuple(REMAT_POLICIES))] = "full"
+    remat: Annotated[
+        RematName,
+        BeforeValidator(remat_name),
+        Knob(help="Remat policy", grid=GRID_POLICIES, shown=True, tuner=tuple(REMAT_POLICIES), spellings=REMAT_ALIASES),
+    ] = "full"
     offload_percent: Annotated[
         int,
         Field(ge=1, le=100),
@@ -97,7 +101,7 @@ class StepKnobs(Frozen):
         Knob(
             help="Collective backend: nccl nvshmem symmetric on GPUs, ici on TPUs, host on a CPU",
             workloads=ALL,
-            follows="those that the toolchain has",
+            follows="every backend of the toolchain",
             shown=True,
             bare=True,
         ),
@@ -173,7 +177,7 @@ class RolloutKnobs(Frozen):
         Knob(
             help="Where decoding finds parameters",
             workloads=ROLLOUT,
-            follows="those that the mesh has",
+            follows="every layout of the mesh",
             shown=True,
             bare=True,
         ),

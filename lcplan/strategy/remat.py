@@ -7,6 +7,7 @@ offloaded waits in the host's memory. Several sets are MaxText's, under names of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
@@ -18,12 +19,12 @@ RematName = Literal[
     "full",
     "save-attention",
     "save-qkv",
-    "minimal",
-    "none",
+    "save-except-mlp",
+    "save-all",
     "save-out",
     "save-qkv-proj",
     "dots-except-mlp",
-    "dots",
+    "save-dots",
     "offload-layer-in",
     "offload-attention",
     "offload-qkv-proj",
@@ -40,7 +41,7 @@ NAMED_TENSORS: tuple[str, ...] = (
     "query",  # after RoPE, B T N/tensor H
     "key",  # after RoPE, B T K/tensor H
     "value",  # B T K/tensor H
-    "context",  # attention output, B T N/tensor H
+    "attention_output",  # of the kernel, B T N/tensor H
     "lse",  # log-sum-exp of the scores, fp32, B N/tensor T
     "attention_out",  # residual stream after attention, B T/tensor D
     "gate",  # B T F/tensor, before the activation; with experts R F/tensor, R the rows of the expert rank
@@ -48,7 +49,7 @@ NAMED_TENSORS: tuple[str, ...] = (
     "dispatched",  # with experts alone: rows as they came to the expert rank, R D
 )
 
-_ATTENTION = ("context", "lse")
+_ATTENTION = ("attention_output", "lse")
 _PROJECTED = ("query", "key", "value")
 _PRODUCTS = (*_PROJECTED, "attention_out", "gate", "up")
 
@@ -77,12 +78,12 @@ REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
         "full": RematPolicy(),
         "save-attention": RematPolicy(_ATTENTION),
         "save-qkv": RematPolicy((*_PROJECTED, *_ATTENTION)),
-        "minimal": RematPolicy((*_PROJECTED, *_ATTENTION, "attention_out")),
-        "none": RematPolicy(NAMED_TENSORS),
+        "save-except-mlp": RematPolicy((*_PROJECTED, *_ATTENTION, "attention_out")),
+        "save-all": RematPolicy(NAMED_TENSORS),
         "save-out": RematPolicy(("attention_out",)),
         "save-qkv-proj": RematPolicy(_PROJECTED),
         "dots-except-mlp": RematPolicy((*_PROJECTED, "attention_out")),
-        "dots": RematPolicy(_PRODUCTS),
+        "save-dots": RematPolicy(_PRODUCTS),
         "offload-layer-in": RematPolicy(offloaded=(LAYER_IN,)),
         "offload-attention": RematPolicy(offloaded=(LAYER_IN, *_ATTENTION)),
         "offload-qkv-proj": RematPolicy(offloaded=_PROJECTED),
@@ -105,12 +106,54 @@ GRID_POLICIES: tuple[str, ...] = (
     "full",
     "save-attention",
     "save-qkv",
-    "minimal",
-    "none",
+    "save-except-mlp",
+    "save-all",
     "offload-layer-in",
     "offload-attention",
 )
 """What a search tries without a filter. Of the rest, those that keep products and run attention again save little time for
 what they hold at long sequences, and those that offload products move more than any link to a host can hide."""
 
+REMAT_ALIASES: MappingProxyType[str, RematName] = MappingProxyType(
+    {"none": "save-all", "dots": "save-dots", "minimal": "save-dots"}
+)
+"""Other spellings that people may write. ``minimal`` is MaxText's and has MaxText's meaning; ``none`` and ``dots`` are earlier
+names of lcplan. MaxText's ``none`` is no policy of lcplan's: with its layers in a scan it saves nothing (``full``)."""
+
+STORED_NAMES: MappingProxyType[str, RematName] = MappingProxyType({**REMAT_ALIASES, "minimal": "save-except-mlp"})
+"""Names that lcplan wrote into plans, results and tables of schema_version 1, whose ``minimal`` is not MaxText's."""
+
+TENSOR_ALIASES: MappingProxyType[str, str] = MappingProxyType({"context": "attention_output"})
+"""Earlier names of tensors: context is an axis."""
+
+
+def remat_name(text: Any) -> Any:
+    """The policy that a spelling stands for; the value itself where it is no other spelling.
+
+    >>> remat_name("none"), remat_name("minimal"), remat_name("full")
+    ('save-all', 'save-dots', 'full')
+    """
+    return REMAT_ALIASES.get(text, text) if isinstance(text, str) else text
+
+
+def tensor_name(text: str) -> str:
+    """The named tensor that a spelling stands for.
+
+    >>> tensor_name("context"), tensor_name("lse")
+    ('attention_output', 'lse')
+    """
+    return TENSOR_ALIASES.get(text, text)
+
+
+def of_stored(strategy: Mapping[str, Any]) -> dict[str, Any]:
+    """A strategy's values from a file of schema_version 1, under the current names of remat policies.
+
+    >>> of_stored({"scheme": "ring", "remat": "minimal"})
+    {'scheme': 'ring', 'remat': 'save-except-mlp'}
+    """
+    remat = strategy.get("remat")
+    return {**strategy, "remat": STORED_NAMES[remat]} if isinstance(remat, str) and remat in STORED_NAMES else dict(strategy)
+
+
 assert set(REMAT_POLICIES) == set(get_args(RematName))
+assert not REMAT_POLICIES.keys() & REMAT_ALIASES.keys()

@@ -1,4 +1,4 @@
-"""``--from-TRAINER FILE``: options of ``lcplan estimate`` that a trainer's configuration says instead of the command line."""
+"""``--from-TRAINER FILE``: options of ``lcplan estimate`` that come from a trainer's configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEEDED = ("model", "seq", "hw")
 def from_options(command: F) -> F:
     """An option for each format; model, sequence and hardware may then come from the file."""
     for name, form in reversed(FORMATS.items()):
-        command = click.option(f"--from-{name}", metavar=form.metavar, help=f"Take from {form.words} what it says.")(command)
+        command = click.option(f"--from-{name}", metavar=form.metavar, help=f"Read {form.words}.")(command)
     for parameter in command.__click_params__:  # type: ignore[attr-defined]
         if parameter.name in _NEEDED:
             parameter.required = False
@@ -31,7 +31,7 @@ def from_options(command: F) -> F:
 
 
 def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]:
-    """The options with what a ``--from`` file says, and that file as it was read.
+    """The options completed from a ``--from`` file, and that file as it was read.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _filled(merged: dict[str, Any], imported: Imported, options: dict[str, Any])
     if options["seq"] is not None:
         taken.pop("loss_chunk_tokens", None)  # that of the trainer's own sequence
     words = ", ".join(words for _, words in taken.values() if words)
-    notes = (*imported.notes, f"not said, so the default of {imported.trainer}: {words}") if words else imported.notes
+    notes = (*imported.notes, f"not given, so the default of {imported.trainer}: {words}") if words else imported.notes
     if "model" in taken:
         notes = tuple(note for note in notes if "give --model" not in note)
     return merged | {key: value for key, (value, _) in taken.items()}, replace(imported, notes=notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 import click
@@ -42,15 +42,16 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """One or more of a set of names, separated by commas."""
 
-    def __init__(self, known: tuple[str, ...], name: str) -> None:
-        self.known = known
+    def __init__(self, known: tuple[str, ...], name: str, spellings: Mapping[str, str] | None = None) -> None:
+        self.known, self.spellings = known, spellings or {}
         self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """The names, each checked."""
         if isinstance(value, tuple):
             return value
-        names = tuple(part.strip() for part in str(value).split(","))
+        words = (part.strip() for part in str(value).split(","))
+        names = tuple(self.spellings.get(word, word) for word in words)
         unknown = [name for name in names if name not in self.known]
         if unknown:
             option = f"--{param.name.replace('_', '-')}" if param and param.name else self.name
@@ -141,7 +142,9 @@ class KnobOption(click.Option):
 
 
 def _knob_option(knob: Knob) -> Callable[[F], F]:
-    kind: click.ParamType[Any] = Counts(knob.least, knob.most) if knob.is_number else Several(knob.values, knob.word)
+    kind: click.ParamType[Any] = (
+        Counts(knob.least, knob.most) if knob.is_number else Several(knob.values, knob.word, knob.spellings)
+    )
     few = len(knob.values) <= 2
     metavar = ("N,.." if knob.is_number else ",".join(knob.values)) if few else "NAME,.."
     return click.option(knob.option, cls=KnobOption, type=kind, metavar=metavar, help=option_help(knob))

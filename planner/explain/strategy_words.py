@@ -26,7 +26,7 @@ LETTERS: Mapping[str, str] = MappingProxyType({axis.letter: name for name, axis 
 
 
 def named_strategy(text: str, run: Run) -> Strategy:
-    """The strategy that ``text`` names: ``3`` is the run's third, ``context=8,tensor=2 ring remat=none`` one by its label.
+    """The strategy that ``text`` names: ``3`` is the run's third, ``context=8,tensor=2 ring remat=save-all`` one by its label.
 
     ``c8 t2`` names the axes as tables do. Knobs that are not named are those of a candidate of the run that has all that is
     named, else the winner's; microbatches and loss chunk then follow the mesh.
@@ -77,7 +77,7 @@ def _parsed(text: str, kind: str) -> tuple[Mesh, dict[str, Any]]:
 
 
 def _value(name: str, text: str) -> int | str:
-    return int(text) if KNOBS[name].is_number and text.isdecimal() else text
+    return int(text) if KNOBS[name].is_number and text.isdecimal() else KNOBS[name].value(text)
 
 
 def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:

@@ -14,6 +14,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.textfile import read_json
 from lcplan.strategy import Strategy
+from lcplan.strategy.remat import STORED_NAMES, of_stored
 from planner.candidates.candidate import Candidate
 from planner.candidates.learning import Learnt
 from planner.request.document import SCHEMA_VERSION
@@ -108,7 +109,7 @@ def _from_folder(folder: Path, result: Path) -> Run:
     try:
         return Run(
             path=folder,
-            request=SearchRequest.read(read_json(request_file), str(request_file)),
+            request=SearchRequest.read(_current(read_json(request_file)), str(request_file)),
             candidates=tuple(candidate_from_json(entry) for entry in document["candidates"]),
             space=SpaceCounts(**document["space"]),
             rejected_examples=dict(document.get("rejected_examples", {})),
@@ -120,6 +121,15 @@ def _from_folder(folder: Path, result: Path) -> Run:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadInputError(f"{result}: not a whole result of an lcplan search ({type(error).__name__}: {error})") from None
+
+
+def _current(request: Any) -> Any:
+    """A request of an earlier lcplan, with its filter of remat policies under their names of today."""
+    filters = request.get("filters") if isinstance(request, dict) else None
+    if not isinstance(filters, dict) or not isinstance(filters.get("remat"), list):
+        return request
+    names = [STORED_NAMES.get(name, name) if isinstance(name, str) else name for name in filters["remat"]]
+    return request | {"filters": filters | {"remat": names}}
 
 
 def _from_plan(place: Path) -> Run:
@@ -142,7 +152,7 @@ def candidate_from_json(entry: dict[str, Any]) -> Candidate:
     _Estimate.model_validate(entry["estimate"])
     strategy = {name: value for name, value in entry["strategy"].items() if name != "devices"}
     return Candidate(
-        strategy=Strategy.model_validate(strategy),
+        strategy=Strategy.model_validate(of_stored(strategy)),
         estimate=dict(entry["estimate"]),
         compiled=Compiled.model_validate(entry["compiled"]) if entry.get("compiled") else None,
         timed=Timed.model_validate(entry["timed"]) if entry.get("timed") else None,

@@ -241,10 +241,15 @@ def _axis_quantity(axis: Axis) -> Quantity:
     return Quantity(axis.name, axis.name, _count(axis.name), _axis(axis.name), workloads=workloads)
 
 
+def _named(knob: Knob) -> Callable[[str], Value]:
+    parse = _known(knob.word, knob.values)
+    return lambda text: parse(knob.value(text))
+
+
 def _knob(knob: Knob) -> Quantity:
     """A filter of one value, of any knob."""
     parse: Callable[[str], Value]
-    parse = _count(knob.word, knob.most, least=knob.least) if knob.is_number else _known(knob.word, knob.values)
+    parse = _count(knob.word, knob.most, least=knob.least) if knob.is_number else _named(knob)
     return Quantity(knob.word, knob.name, parse, _filter(knob.name), knob.is_number, knob.workloads)
 
 

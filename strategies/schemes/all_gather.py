@@ -50,7 +50,7 @@ def _forward(
 
     own = pattern.kernel.forward(q, kv, mask="causal", segments=between(documents, rank, rank))
     merged = lax.fori_loop(1, ranks, visit, Merged.of(own))
-    o, lse = name(merged.o.astype(q.dtype), "context"), name(merged.lse, "lse")
+    o, lse = name(merged.o.astype(q.dtype), "attention_output"), name(merged.lse, "lse")
     return o, (q, chunks_C2BTKH, Attended(o, lse), documents)
 
 

@@ -76,7 +76,7 @@ def ring_forward(
 
     merged = _round(visit, coming, route=route, total=merged)
     o, lse = _joined([lane.o for lane in merged], axis=2), _joined([lane.lse for lane in merged], axis=1)
-    o, lse = name(o.astype(q.dtype), "context"), name(lse, "lse")
+    o, lse = name(o.astype(q.dtype), "attention_output"), name(lse, "lse")
     return o, (q, own, coming, Attended(o, lse), documents)
 
 

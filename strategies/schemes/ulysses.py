@@ -30,7 +30,7 @@ def _whole_forward(
 ) -> tuple[Array, Any]:
     segments = between(documents, 0, 0)
     o, lse = kernel.forward(q_BSnH, kv_2BSkH, mask="causal", segments=segments)
-    attended = Attended(name(o, "context"), name(lse, "lse"))
+    attended = Attended(name(o, "attention_output"), name(lse, "lse"))
     return attended.o, (q_BSnH, kv_2BSkH, attended, segments)
 
 

@@ -149,7 +149,7 @@ def window_forward(
 
     parts = [_chosen(partial(attend, run), halos.skipped(run), place) for run in range(len(qs))]
     o, lse = jnp.concatenate([part.o for part in parts], axis=1), jnp.concatenate([part.lse for part in parts], axis=2)
-    attended = Attended(name(o, "context"), name(lse, "lse"))
+    attended = Attended(name(o, "attention_output"), name(lse, "lse"))
     return attended.o, (q, brought, attended, place, documents)
 
 

@@ -24,13 +24,13 @@ ABSENT = [name for name in ("jax_cuda12_plugin", "nvidia.cudnn") if importlib.ut
 def test_shapes_are_the_tables():
     shapes = {row.id: Shape.of(row) for row in rows()}
     remat = {name: shape.remat for name, shape in shapes.items()}
-    assert {remat.pop("l2-h32-32k-dots"), remat.pop("l2-h32-16k-none")} == {"dots", "none"}
+    assert {remat.pop("l2-h32-32k-dots"), remat.pop("l2-h32-16k-none")} == {"save-dots", "save-all"}
     assert set(remat.values()) == {"full"}
     wide = shapes["l2-h32-32k-dots"]
     assert (wide.workload.seq_len, wide.workload.global_batch, wide.loss_chunk_tokens) == (32768, 1, 4096)
     assert (wide.model.layers, wide.model.heads, wide.strategy.devices) == (2, 32, 1)
     small = wide.tiny()
-    assert (small.model.layers, small.model.d_model, small.workload.seq_len, small.remat) == (2, 128, 512, "dots")
+    assert (small.model.layers, small.model.d_model, small.workload.seq_len, small.remat) == (2, 128, 512, "save-dots")
 
 
 @pytest.mark.gpu_target

@@ -85,7 +85,7 @@ def modelled_temp(row):
     [("gb200-nvl72", 1, {})],
 )
 def test_policies_are_ordered_as_the_law_orders_them(hardware, global_batch, fields):
-    policies = ("none", "dots", "save-attention", "full", "offload-layer-in")
+    policies = ("save-all", "save-dots", "save-attention", "full", "offload-layer-in")
     mesh = {"context": 16, "tensor": 2}
     sizes = {"seq_len": 2**18, "global_batch": global_batch}
     chain = [step_of(hardware, **sizes, mesh=mesh, remat=policy, **fields) for policy in policies]
@@ -96,7 +96,7 @@ def test_policies_are_ordered_as_the_law_orders_them(hardware, global_batch, fie
         assert modelled_temp(more) > modelled_temp(less)
 
 
-@pytest.mark.parametrize("remat", ["full", "minimal"])
+@pytest.mark.parametrize("remat", ["full", "save-except-mlp"])
 def test_two_lanes_of_a_ring_hold_what_one_does(remat):
     """Each has a buffer for its half of the heads wherever one lane has one for all: the law makes no difference."""
     sizes = {"seq_len": 2**16, "global_batch": 1}

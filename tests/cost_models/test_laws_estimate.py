@@ -31,7 +31,7 @@ def table(*strategies):
     return StrategyTable.from_strategies(list(strategies))
 
 
-@pytest.mark.parametrize("remat", ["full", "save-attention", "none"])
+@pytest.mark.parametrize("remat", ["full", "save-attention", "save-all"])
 def test_exposed_hops_are_the_rings_own(remat):
     """Between nodes a hop of 256 tokens outlasts the kernel beside it; that is no time of other schemes in the same table."""
     hardware = catalog.hardware("dgx-h100x4")

@@ -29,7 +29,7 @@ def test_rows_by_hand():
     # one sequence of 4096 tokens on each of 8 ranks, two experts a token: 8192 rows; 200 %: 16384; and a block
     found = part(fsdp=2, expert=4)
     assert found.assigned[0] == 8192
-    assert found.room[0] == 16384
+    assert found.capacity[0] == 16384
     assert found.rows[0] == 16384 + BLOCK_ROWS
     assert found.busiest[0] == pytest.approx(IMBALANCE * 8192)
     assert part(fsdp=2, expert=4, moe_capacity_percent=100).busiest[0] == 8192  # what has no room is dropped
@@ -37,12 +37,12 @@ def test_rows_by_hand():
 
 def test_the_worst_case_is_every_token_on_one_rank():
     # 4 ranks of 4096 tokens; a rank has one expert, so that a token sends it one row: 16384 rows
-    assert part(fsdp=2, expert=4, moe_capacity_percent=0).room[0] == 4 * 4096
-    assert part(fsdp=4, expert=2, moe_capacity_percent=0).room[0] == 2 * 4096 * 2
+    assert part(fsdp=2, expert=4, moe_capacity_percent=0).capacity[0] == 4 * 4096
+    assert part(fsdp=4, expert=2, moe_capacity_percent=0).capacity[0] == 2 * 4096 * 2
 
 
 def test_one_rank_of_experts_has_room_for_what_it_sends_and_moves_nothing():
-    assert part(fsdp=8, moe_capacity_percent=400).room[0] == 8192
+    assert part(fsdp=8, moe_capacity_percent=400).capacity[0] == 8192
     assert not {purpose for _, purpose in terms(fsdp=8)} & {"expert-rows", "expert-counts", "expert-row-weights"}
 
 
@@ -80,7 +80,7 @@ def test_dropless_bytes_by_hand():
     assert rows.moved[0] == pytest.approx(2 * 8 * IMBALANCE * 8192)
     assert rows.calls[0] == 5 * 2
     assert found["all-gather", "expert-counts"].bytes[0] == 4 * 4 * 4
-    assert terms(fsdp=2, expert=4, remat="none")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
+    assert terms(fsdp=2, expert=4, remat="save-all")["ragged-all-to-all", "expert-rows"].calls[0] == 4 * 2
 
 
 def test_a_rows_weight_fills_a_register_on_tpu():
@@ -141,7 +141,7 @@ def test_rows_of_a_table_are_priced_as_alone():
     strategies = [
         Strategy(mesh=Mesh(context=8, expert=8), microbatches=4),
         Strategy(mesh=Mesh(context=8, tensor=2, expert=4), microbatches=8, moe_dispatch="capacity", moe_capacity_percent=125),
-        Strategy(mesh=Mesh(context=64), microbatches=32, remat="none", moe_dispatch="gather"),
+        Strategy(mesh=Mesh(context=64), microbatches=32, remat="save-all", moe_dispatch="gather"),
     ]
     together = priced(*strategies)
     for index, one in enumerate(strategies):
@@ -175,7 +175,7 @@ def test_weights_after_the_last_product_need_it_again():
     ]
     own = StepWork(maxtext(), rates_for(maxtext().setting))
     assert float(again[1][0] - again[0][0]) == pytest.approx(float(own._expert_products(1.0)[0]))
-    kept = maxtext(remat="none")
+    kept = maxtext(remat="save-all")
     assert float(StepWork(kept, rates_for(kept.setting)).layer_again_gemm[0]) == pytest.approx(
         float(own._gemm(own._router, 1.0)[0])
     )

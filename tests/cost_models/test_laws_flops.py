@@ -43,8 +43,8 @@ def test_a_step_of_the_toy_by_hand(toy):
         ("full", 64 + 64 + 64 + 256),  # q, k and v, o, gate and up; never down
         ("save-attention", 64 + 64 + 64 + 256),  # the kernels are kept, their inputs are not
         ("save-qkv", 64 + 256),
-        ("minimal", 256),
-        ("none", 0),
+        ("save-except-mlp", 256),
+        ("save-all", 0),
     ],
 )
 def test_products_that_each_policy_repeats(toy, remat, again):
@@ -55,7 +55,7 @@ def test_hardware_flops_add_the_repeated_forward_work(toy):
     # full: 2 x 256 tokens x 2 layers x 448 and a third of attention's 4 x 393216; none: nothing, as in the loss
     extra = 2 * 256 * 2 * 448 + 4 * 393216 / 3
     assert hardware_flop(layout(toy, remat="full")).tolist() == [model_flop(toy) + extra]
-    assert hardware_flop(layout(toy, remat="none")).tolist() == [model_flop(toy)]
+    assert hardware_flop(layout(toy, remat="save-all")).tolist() == [model_flop(toy)]
 
 
 def test_no_attention_at_length_zero_and_four_times_at_double_length(toy_model):

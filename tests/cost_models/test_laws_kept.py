@@ -49,8 +49,8 @@ def test_sizes_by_hand():
 
 def test_what_a_program_computes_in_fp32_it_keeps_so():
     fp32 = Program(attention="unfused", attention_dtype="fp32", norms="kept")
-    plain, wide = kept_bytes(layout_of(remat="none")), kept_bytes(layout_of(fp32, remat="none"))
-    assert [wide[name][0] / plain[name][0] for name in ("query", "key", "value", "context", "gate")] == [2, 2, 2, 2, 1]
+    plain, wide = kept_bytes(layout_of(remat="save-all")), kept_bytes(layout_of(fp32, remat="save-all"))
+    assert [wide[name][0] / plain[name][0] for name in ("query", "key", "value", "attention_output", "gate")] == [2, 2, 2, 2, 1]
     assert wide["lse"][0] == 4 * 32 * 8192 * 8192  # every score's weight in place of log-sum-exps
     assert wide["norms"][0] == 2 * 4 * 8192 * 4096
     assert not kept_bytes(layout_of(fp32, remat="full"))["norms"].any()  # remat makes them again
@@ -61,7 +61,7 @@ def test_what_a_program_computes_in_fp32_it_keeps_so():
 def test_unfused_weights_are_of_all_keys_however_the_sequence_is_split(scheme):
     """A quarter of the queries and all heads, or all queries and a quarter of the heads: with 8192 keys each."""
     unfused = Program(attention="unfused")
-    split = layout_of(unfused, remat="none", mesh=Mesh(context=4), scheme=scheme)
+    split = layout_of(unfused, remat="save-all", mesh=Mesh(context=4), scheme=scheme)
     assert kept_bytes(split)["lse"][0] == 8 * 2 * (8192 / 4) * 8192 * 32  # 8 sequences in bf16
 
 
@@ -79,7 +79,7 @@ def test_a_policy_that_offloads_prices_as_the_program_does():
     assert on_device_bytes(by_policy)[0] == on_device_bytes(by_program)[0] == 0.0
     assert host_bytes(by_policy)[0] == host_bytes(by_program)[0] == 32 * 2 * 8192 * 4096
     assert offload_seconds(by_policy)[0] == offload_seconds(by_program)[0] > 0.0
-    assert host_bytes(layout_of(remat="minimal"))[0] == 0.0
+    assert host_bytes(layout_of(remat="save-except-mlp"))[0] == 0.0
 
 
 def test_transfers_go_both_ways_over_the_host_link():

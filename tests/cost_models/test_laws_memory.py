@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.table import StrategyTable
-from cost_models.memory.liveness import LayerBackward, Loss
+from cost_models.memory.liveness import LayerBackward
+from cost_models.memory.loss import Loss
 from cost_models.memory.parts import PHASES, StepMemory
 from cost_models.parts.memory import STEP_MEMORY
 from cost_models.parts.part import keys
 from lcplan.catalog import hardware, model
 from lcplan.strategy import Mesh, Strategy
 
-REMATS = ["full", "save-attention", "save-qkv", "minimal", "none"]
+REMATS = ["full", "save-attention", "save-qkv", "save-except-mlp", "save-all"]
 
 
 def layout(setting, **knobs):
@@ -43,8 +44,8 @@ def test_state_by_hand(toy):
         ("full", 8),  # the stream: 8 features of 2 bytes a token and layer, so 16 bytes; below all in elements
         ("save-attention", 8 + 8 + 4 * 2),  # context of 8, log-sum-exp of 4 heads in fp32
         ("save-qkv", 8 + 8 + 4 * 2 + 8 + 4 + 4),
-        ("minimal", 8 + 8 + 4 * 2 + 8 + 4 + 4 + 8),
-        ("none", 8 + 8 + 4 * 2 + 8 + 4 + 4 + 8 + 16 + 16),
+        ("save-except-mlp", 8 + 8 + 4 * 2 + 8 + 4 + 4 + 8),
+        ("save-all", 8 + 8 + 4 * 2 + 8 + 4 + 4 + 8 + 16 + 16),
     ],
 )
 def test_what_each_policy_keeps_of_a_token_and_layer(toy, remat, kept):

@@ -17,7 +17,7 @@ from lcplan.strategy import Mesh, Strategy
 LLAMA = model("llama3-8b")
 
 
-def layout_of(program, *, mesh, remat="none", seq_len=8192, batch=16):
+def layout_of(program, *, mesh, remat="save-all", seq_len=8192, batch=16):
     spec = hardware("dgx-h100x2")
     setting = Setting(LLAMA, spec, Workload(seq_len=seq_len, global_batch=batch), spec.usable_bytes, PROGRAMS[program])
     return Layout(setting, StrategyTable.from_strategies([Strategy(mesh=mesh, remat=remat)]))
@@ -128,7 +128,7 @@ def test_simumax_llama3_70b_of_12_layers_over_tensor_2():
     small = model("llama3-70b").model_copy(update={"layers": 12})
     work = Workload(seq_len=4096, global_batch=16)
     setting = Setting(small, spec, work, spec.usable_bytes, PROGRAMS["megatron"])
-    strategy = Strategy(mesh=Mesh(data=4, tensor=2), remat="none", microbatches=4)
+    strategy = Strategy(mesh=Mesh(data=4, tensor=2), remat="save-all", microbatches=4)
     total = estimate(setting, StrategyTable.from_strategies([strategy])).total_bytes[0]
     assert total == pytest.approx(60.68 * 2**30, rel=0.03)
 
@@ -174,7 +174,7 @@ def test_norms_that_are_written_out_keep_fp32_copies():
 
 def test_norms_of_queries_and_keys_keep_what_they_take():
     spec, eight = hardware("dgx-h100"), model("qwen3-8b")
-    table = StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), remat="none")])
+    table = StrategyTable.from_strategies([Strategy(mesh=Mesh(fsdp=8), remat="save-all")])
     made = {}
     for name, qk_norm in (("torch-eager", False), ("torch-eager", True), ("transformers", False), ("transformers", True)):
         one = eight.model_copy(update={"qk_norm": qk_norm})

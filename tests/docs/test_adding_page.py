@@ -72,7 +72,7 @@ def test_a_member_is_added_by_its_edits_alone(title, tmp_path):
         apply(place, text, root=tmp_path)
     asked = commands(SECTIONS[title])
     run = subprocess.run(
-        [sys.executable, "-c", RUN_ALL, json.dumps([asked_words for asked_words, _ in asked])],
+        [sys.executable, "-c", RUN_ALL, json.dumps([command for command, _ in asked])],
         capture_output=True,
         text=True,
         check=False,
@@ -82,10 +82,10 @@ def test_a_member_is_added_by_its_edits_alone(title, tmp_path):
     assert run.returncode == 0, run.stderr
     answers = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(answers) == len(asked) > 0
-    for (asked_words, shown), (code, printed) in zip(asked, answers, strict=True):
+    for (command, shown), (code, printed) in zip(asked, answers, strict=True):
         lines = [words(line) for line in printed.splitlines()]
-        assert [line for line in map(words, shown) if line not in lines] == [], f"{' '.join(asked_words)}\n{printed}"
-        assert shown, f"the page shows nothing under: {' '.join(asked_words)}"
+        assert [line for line in map(words, shown) if line not in lines] == [], f"{' '.join(command)}\n{printed}"
+        assert shown, f"the page shows nothing under: {' '.join(command)}"
         assert code == (2 if shown[0].startswith("lcplan:") else 0)
 
 

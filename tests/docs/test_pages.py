@@ -52,3 +52,22 @@ def test_links_of_a_page_exist(page):
         linked = (page.parent / target).resolve() if target else page
         assert linked.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def _defined(name):
+    """Whether a dotted name is a module or folder of the packages, or is defined in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:count])
+        files = [path.with_suffix(".py"), path / "__init__.py"]
+        if found := next((file for file in files if file.exists()), None):
+            rest = parts[count:]
+            return not rest or re.search(rf"\b{rest[0]}\b", found.read_text()) is not None
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=label)
+def test_names_of_code_exist(page):
+    prose = FENCE.sub("", page.read_text())
+    names = re.findall(r"`((?:lcplan|cost_models|strategies|planner)(?:\.\w+)+)`", prose)
+    assert [name for name in names if not _defined(name)] == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 import pytest
+from record_tables import TABLES, block
 
 from planner.cli.main import COMMANDS, cli
 from planner.cli.options import Several
@@ -62,3 +63,11 @@ def test_every_value_of_a_knob_is_documented():
         name: [one for one in kind.known if not re.search(rf"\b{one}\b(?!-)", rows[name])] for name, kind in knobs.items()
     }
     assert {name: absent for name, absent in missing.items() if absent} == {}
+
+
+@pytest.mark.parametrize("mark", TABLES)
+def test_the_tables_of_records_are_up_to_date(mark):
+    page, rows = TABLES[mark]
+    shown = block(mark).search((ROOT / "docs" / page).read_text())
+    assert shown is not None
+    assert shown[0].splitlines() == list(rows()), "write it anew: python tests/docs/record_tables.py"

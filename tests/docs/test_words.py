@@ -94,9 +94,11 @@ def test_the_exit_code_is_that_of_a_check(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("words.ROOT", tmp_path)
     (tmp_path / "good.md").write_text("A device has memory.\n\n```text\nwhat it says\n```\n")
     (tmp_path / "bad.md").write_text("A device\nhas room.\n")
-    assert main(["good.md"]) == 0
     assert main(["bad.md"]) == 1
     assert capsys.readouterr().out == "bad.md:2: room -> capacity\n"
+    assert main(["--count", "bad.md", "good.md"]) == 1
+    assert capsys.readouterr().out == "   1 bad.md\n"
+    assert main(["good.md"]) == 0
 
 
 @pytest.mark.parametrize("entry", ALLOWED, ids=lambda entry: entry.context)

@@ -2,6 +2,7 @@
 
 An argument is a folder, a Python file, a Markdown page, or ``help`` for the printed help of every command. Without an
 argument everything is searched. Each finding is printed as ``file:line: phrase -> better``; the exit code is 1 if there is one.
+``--count`` prints the number of findings per folder instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +125,8 @@ def help_texts() -> Iterator[Text]:
 
     from planner.cli.main import COMMANDS, cli
 
-    context = click.Context(cli, info_name="lcplan", terminal_width=200, max_content_width=200)
+    names = cli.context_settings["help_option_names"]  # a command keeps the first help option that it makes
+    context = click.Context(cli, info_name="lcplan", terminal_width=200, max_content_width=200, help_option_names=names)
     yield Text("lcplan --help", 1, cli.get_help(context))
     for name in COMMANDS:
         command = cli.get_command(context, name)
@@ -134,9 +137,13 @@ def help_texts() -> Iterator[Text]:
 
 def main(names: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
-    found = [finding for name in names or [*PAGES, *PACKAGES, HELP] for finding in findings(texts_of(name.rstrip("/")))]
-    for finding in found:
-        print(finding)
+    searched = [name.rstrip("/") for name in names if name != "--count"] or [*PAGES, *PACKAGES, HELP]
+    found = [finding for name in searched for finding in findings(texts_of(name))]
+    if "--count" in names:
+        counts = Counter("/".join(finding.file.split("/")[:2]) for finding in found)
+        print("\n".join(f"{count:4} {folder}" for folder, count in counts.most_common()))
+    else:
+        print("\n".join(map(str, found)))
     print(f"{len(found)} findings", file=sys.stderr)
     return 1 if found else 0
 

@@ -66,7 +66,7 @@ def change(plan, tmp_path, **changes):
     [
         (
             {"schema_version": PLAN_SCHEMA_VERSION + 1},
-            "schema_version 2 is newer than the 1 that this lcplan reads; upgrade lcplan",
+            "schema_version 3 is newer than the 2 that this lcplan reads; upgrade lcplan",
         ),
         ({"schema_version": ...}, "not a plan: missing key 'schema_version'"),
         ({"schema_version": True}, "schema_version: True is not a whole number from 1"),
@@ -82,7 +82,24 @@ def test_what_is_refused(plan, tmp_path, changes, message):
 
 
 def test_a_newer_plan_is_told_so_even_with_unknown_fields(plan, tmp_path):
-    assert change(plan, tmp_path, schema_version=9, new_field=1).startswith("schema_version 9 is newer than the 1")
+    assert change(plan, tmp_path, schema_version=9, new_field=1).startswith("schema_version 9 is newer than the 2")
+
+
+@pytest.mark.parametrize(
+    ("stored", "now"), [("minimal", "save-except-mlp"), ("none", "save-all"), ("dots", "save-dots"), ("full", "full")]
+)
+def test_a_plan_of_version_1_keeps_the_sets_that_its_remat_names_meant(plan, tmp_path, stored, now):
+    path = tmp_path / "plan.yaml"
+    data = plan.model_dump(mode="json")
+    write_yaml(path, data | {"schema_version": 1, "strategy": data["strategy"] | {"remat": stored}})
+    assert Plan.load(path) == plan.model_copy(update={"strategy": plan.strategy.model_copy(update={"remat": now})})
+
+
+def test_minimal_in_a_plan_of_today_is_maxtexts(plan, tmp_path):
+    path = tmp_path / "plan.yaml"
+    data = plan.model_dump(mode="json")
+    write_yaml(path, data | {"strategy": data["strategy"] | {"remat": "minimal"}})
+    assert Plan.load(path).strategy.remat == "save-dots"
 
 
 def test_no_plan_at_all(tmp_path):

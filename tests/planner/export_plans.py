@@ -45,14 +45,14 @@ def plans() -> dict[str, Plan]:
     """By name."""
     return {
         "8b-256k-gb200": make_plan("llama3-8b", "gb200-nvl72", seq=262144, batch=2, context=16, tensor=2, microbatches=2),
-        "8b-8k-h100": make_plan("llama3.1-8b", "dgx-h100", seq=8192, batch=16, fsdp=8, microbatches=2, remat="none"),
+        "8b-8k-h100": make_plan("llama3.1-8b", "dgx-h100", seq=8192, batch=16, fsdp=8, microbatches=2, remat="save-all"),
         "8b-1m-gb200": make_plan("llama3.1-8b", "gb200-nvl72", seq=2**20, context=32, tensor=2, remat="save-attention"),
         "8b-64k-ulysses": make_plan(
             "llama3.1-8b", "dgx-h100x4", seq=65536, batch=8, fsdp=4, context=8, microbatches=2, scheme="ulysses"
         ),
         "8b-32k-tensor": make_plan("llama3-8b", "dgx-h100x2", seq=32768, batch=4, fsdp=2, tensor=8, microbatches=2),
         "70b-128k-h200": make_plan(
-            "llama3.1-70b", "dgx-h200x16", seq=131072, batch=4, data=2, fsdp=2, context=4, tensor=8, remat="minimal"
+            "llama3.1-70b", "dgx-h200x16", seq=131072, batch=4, data=2, fsdp=2, context=4, tensor=8, remat="save-except-mlp"
         ),
         "70b-8k-gb200": make_plan("llama3-70b", "gb200-nvl72", seq=8192, batch=64, fsdp=16, tensor=4, microbatches=2),
         "70b-32k-fsdp": make_plan("llama3.1-70b", "dgx-h200x8", seq=32768, batch=64, fsdp=64),
@@ -65,7 +65,7 @@ def plans() -> dict[str, Plan]:
         "8b-256k-v5p": make_plan("llama3-8b", "tpu-v5p-64", seq=262144, context=16, tensor=2),
         "8b-8k-v6e": make_plan("llama3.1-8b", "tpu-v6e-64", seq=8192, batch=64, fsdp=64, remat="save-qkv"),
         "70b-128k-v5p": make_plan(
-            "llama3.1-70b", "tpu-v5p-256", seq=131072, batch=8, fsdp=8, context=8, tensor=2, remat="none"
+            "llama3.1-70b", "tpu-v5p-256", seq=131072, batch=8, fsdp=8, context=8, tensor=2, remat="save-all"
         ),
         "70b-1m-v5p": make_plan("llama3.1-70b", "tpu-v5p-512", seq=2**20, context=64, tensor=4, scheme="ring"),
         "8b-128k-two-slices": make_plan("llama3.1-8b", "tpu-v5p-64x2", seq=131072, batch=8, data=2, fsdp=4, context=8),

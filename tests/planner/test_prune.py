@@ -37,21 +37,21 @@ def _strategy(context=8, scheme="ring-zigzag", backend="nccl", remat="full"):
 
 
 def test_a_leader_brings_its_other_backends_before_the_next_best():
-    table = _table(_strategy(), _strategy(remat="none"), _strategy(backend="nvshmem"))
+    table = _table(_strategy(), _strategy(remat="save-all"), _strategy(backend="nvshmem"))
     costs = _costs([(1.0, 9, 8), (1.1, 5, 8), (1.0, 9, 8)])
     assert list(survivor_order(table, 1 / costs.step_s, costs)) == [0, 2, 1]
 
 
 def test_a_scheme_that_is_close_gets_a_compile_early():
     table = _table(
-        _strategy(scheme="ulysses"), _strategy(scheme="ulysses", remat="none"), _strategy(), _strategy(scheme="ring")
+        _strategy(scheme="ulysses"), _strategy(scheme="ulysses", remat="save-all"), _strategy(), _strategy(scheme="ring")
     )
     costs = _costs([(1.0, 9, 8), (1.01, 8, 8), (1.05, 9, 8), (2.0, 9, 8)])
     assert list(survivor_order(table, 1 / costs.step_s, costs)) == [0, 2, 1, 3]
 
 
 def test_ties_go_to_fewer_devices_and_then_to_less_memory():
-    table = _table(_strategy(16), _strategy(8), _strategy(8, remat="none"))
+    table = _table(_strategy(16), _strategy(8), _strategy(8, remat="save-all"))
     costs = _costs([(1.0, 1, 16), (1.0, 5, 8), (1.0, 4, 8)])
     assert next(iter(survivor_order(table, np.ones(3), costs))) == 2
 

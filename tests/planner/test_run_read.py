@@ -42,3 +42,16 @@ def test_a_damaged_estimate_of_a_result(finished_run, key, value, says):
 def test_whole_ones_are_read(finished_run):
     folder = finished_run()
     assert read_run(folder).winner == read_run(folder / "plan.yaml").winner
+
+
+@pytest.mark.parametrize(("stored", "now"), [("minimal", "save-except-mlp"), ("none", "save-all"), ("full", "full")])
+def test_a_result_keeps_the_set_that_its_remat_name_meant_when_it_was_written(finished_run, stored, now):
+    folder = finished_run()
+    result = json.loads((folder / "result.json").read_text())
+    result["candidates"][0]["strategy"]["remat"] = stored
+    (folder / "result.json").write_text(json.dumps(result))
+    request = json.loads((folder / "request.json").read_text())
+    request["filters"]["remat"] = [stored]
+    (folder / "request.json").write_text(json.dumps(request))
+    run = read_run(folder)
+    assert (run.candidates[0].strategy.remat, run.request.filters.remat) == (now, (now,))

@@ -32,7 +32,7 @@ FAST = [
 SLOW = [
     ("uneven", PLAIN, strategy()),
     ("uneven", RICH, strategy("ring-zigzag", "save-attention", context=4, fsdp=2, microbatches=2)),
-    ("uneven", PLAIN, strategy("all-gather", "none", context=4, tensor=2)),
+    ("uneven", PLAIN, strategy("all-gather", "save-all", context=4, tensor=2)),
     ("uneven", PLAIN, strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on")),
     ("any ids", PLAIN, strategy("ring-zigzag", context=4, tensor=2, bidirectional="on", collective_matmul="one-way")),
     ("short", PLAIN, strategy("ring", context=4, fsdp=2).model_copy(update={"sharding_mode": "explicit"})),

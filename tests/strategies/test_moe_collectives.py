@@ -38,14 +38,14 @@ def compiled(strategy, model):
 
 FAST = [
     strategy(expert=4, context=2),
-    strategy(expert=2, fsdp=2, tensor=2, remat="none"),
+    strategy(expert=2, fsdp=2, tensor=2, remat="save-all"),
     strategy("capacity", expert=4, tensor=2),
-    strategy("gather", expert=4, context=2, remat="minimal"),
+    strategy("gather", expert=4, context=2, remat="save-except-mlp"),
 ]
 SLOW = [
     strategy(expert=2, context=2, tensor=2, room=150, microbatches=2),
-    strategy("capacity", expert=2, fsdp=2, context=2, remat="none", room=125),
-    strategy("gather", expert=2, data=2, tensor=2, remat="none"),
+    strategy("capacity", expert=2, fsdp=2, context=2, remat="save-all", room=125),
+    strategy("gather", expert=2, data=2, tensor=2, remat="save-all"),
     strategy(fsdp=2, context=2, tensor=2),
 ]
 
@@ -65,7 +65,7 @@ def test_layers_of_two_kinds_have_both_lists():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [MIXED, IN_TURN], ids=["first", "in-turn"])
-@pytest.mark.parametrize("strategy", [SLOW[0], strategy("capacity", expert=2, fsdp=2, tensor=2, remat="dots")], ids=named)
+@pytest.mark.parametrize("strategy", [SLOW[0], strategy("capacity", expert=2, fsdp=2, tensor=2, remat="save-dots")], ids=named)
 def test_more_lists_of_layers_of_two_kinds(strategy, model):
     assert_as_listed(strategy, model)
 

@@ -47,26 +47,26 @@ FAST = [
     (QWEN, strategy()),
     (QWEN, strategy(expert=4)),
     (QWEN, strategy(expert=2, context=2, tensor=2)),
-    (UNSCALED, strategy(expert=2, context=2, fsdp=2, remat="none")),
+    (UNSCALED, strategy(expert=2, context=2, fsdp=2, remat="save-all")),
     (QWEN, strategy("capacity", expert=4, context=2)),
     (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
     (DENSE_FIRST, strategy(expert=2, context=2, tensor=2)),
 ]
 SLOW = [
-    (IN_TURN, strategy(expert=4, tensor=2, remat="minimal")),
-    (QWEN, strategy(expert=2, data=2, tensor=2, remat="minimal")),
-    (UNSCALED, strategy(expert=2, tensor=4, remat="none")),  # two tensor ranks share a KV head
-    (UNSCALED, strategy("capacity", expert=2, fsdp=2, tensor=2, remat="none")),
-    (UNSCALED, strategy("gather", expert=4, fsdp=2, remat="none")),
+    (IN_TURN, strategy(expert=4, tensor=2, remat="save-except-mlp")),
+    (QWEN, strategy(expert=2, data=2, tensor=2, remat="save-except-mlp")),
+    (UNSCALED, strategy(expert=2, tensor=4, remat="save-all")),  # two tensor ranks share a KV head
+    (UNSCALED, strategy("capacity", expert=2, fsdp=2, tensor=2, remat="save-all")),
+    (UNSCALED, strategy("gather", expert=4, fsdp=2, remat="save-all")),
     (QWEN, strategy(expert=2, context=2, fsdp=2, microbatches=2, scheme="ulysses")),
-    (QWEN, strategy(context=4, tensor=2, remat="none")),  # experts whole on every rank
+    (QWEN, strategy(context=4, tensor=2, remat="save-all")),  # experts whole on every rank
     (SHARED, strategy(expert=2, context=2, tensor=2)),
-    (SHARED, strategy(expert=4, fsdp=2, remat="none")),
-    (WEIGHED, strategy("capacity", expert=2, tensor=2, fsdp=2, remat="none")),
+    (SHARED, strategy(expert=4, fsdp=2, remat="save-all")),
+    (WEIGHED, strategy("capacity", expert=2, tensor=2, fsdp=2, remat="save-all")),
     (WEIGHED, strategy("gather", expert=2, context=2, tensor=2, microbatches=2)),
-    (DENSE_FIRST, strategy(expert=2, fsdp=2, context=2, remat="none", microbatches=2)),
+    (DENSE_FIRST, strategy(expert=2, fsdp=2, context=2, remat="save-all", microbatches=2)),
     (DENSE_FIRST, strategy(tensor=2, data=2, context=2, remat="save-qkv")),
-    (IN_TURN, strategy("capacity", expert=2, context=4, remat="dots")),
+    (IN_TURN, strategy("capacity", expert=2, context=4, remat="save-dots")),
 ]
 
 

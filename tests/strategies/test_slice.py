@@ -25,7 +25,7 @@ def spec_of(model: ModelSpec = MODEL, **fields) -> StepSpec:
 
 STRATEGIES = [
     {"mesh": Mesh(fsdp=2, context=2, tensor=2), "scheme": "ring-zigzag"},
-    {"mesh": Mesh(context=4, tensor=2), "scheme": "ring", "remat": "none"},
+    {"mesh": Mesh(context=4, tensor=2), "scheme": "ring", "remat": "save-all"},
     {"mesh": Mesh(fsdp=2, context=4), "scheme": "all-gather", "remat": "save-qkv"},
     {"mesh": Mesh(context=4, tensor=2), "scheme": "ulysses", "microbatches": 2},
     {"mesh": Mesh(data=2, context=2, tensor=2), "scheme": "ring-zigzag", "collective_matmul": "two-way"},

@@ -81,7 +81,7 @@ class Table(Counter):
                 self.add("all-to-all", ("context",), self.passes * 3 * (2 * query + copies * pair))
 
     def ring(self, stops, pair):
-        hops = 2 * (stops - 1) if {"context", "lse"} <= self.s.saved else 3 * (stops - 1) - 1
+        hops = 2 * (stops - 1) if {"attention_output", "lse"} <= self.s.saved else 3 * (stops - 1) - 1
         self.add("collective-permute", ("context",), self.passes * (hops + stops) * pair)
 
     def once_a_step(self):
@@ -128,16 +128,16 @@ def assert_none_is_larger(found, named):
 
 FAST = [
     strategy("ring-zigzag", context=4, tensor=2),
-    strategy("ring", "minimal", fsdp=2, context=2, tensor=2, microbatches=2),
-    strategy("all-gather", "none", fsdp=2, context=4),
+    strategy("ring", "save-except-mlp", fsdp=2, context=2, tensor=2, microbatches=2),
+    strategy("all-gather", "save-all", fsdp=2, context=4),
     strategy("ulysses", "save-attention", data=2, context=2, tensor=2),
     strategy("ring", "save-attention", context=4, bidirectional="on"),
-    strategy("ulysses-ring", "none", ulysses=4, context=8),  # two ranks that exchange share a KV head
+    strategy("ulysses-ring", "save-all", ulysses=4, context=8),  # two ranks that exchange share a KV head
     strategy("ulysses-ring", ulysses=2, context=4, tensor=2),
     strategy("ring", context=2, tensor=4),  # more tensor ranks than KV heads
     strategy("ulysses", context=4, tensor=2),  # more context ranks than a rank's KV heads
     strategy("ring", context=2, tensor=4, collective_matmul="one-way", microbatches=2),
-    strategy("ring", "minimal", context=2, tensor=4, collective_matmul="two-way"),
+    strategy("ring", "save-except-mlp", context=2, tensor=4, collective_matmul="two-way"),
 ]
 
 
@@ -164,7 +164,7 @@ def test_two_loops_over_a_share_of_the_layers_move_what_one_loop_does():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remat", ["full", "save-attention", "save-qkv", "minimal", "none"])
+@pytest.mark.parametrize("remat", ["full", "save-attention", "save-qkv", "save-except-mlp", "save-all"])
 @pytest.mark.parametrize(
     "mesh",
     [

@@ -42,27 +42,30 @@ THREE = PLAIN.model_copy(update={"name": "three layers", "layers": 3})
 
 FAST = [
     (PLAIN, strategy()),
-    (RICH, strategy(remat="none", microbatches=2)),
+    (RICH, strategy(remat="save-all", microbatches=2)),
     (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, remat="save-attention")),
-    (PLAIN, strategy("all-gather", context=4, tensor=2, remat="minimal")),
-    (PLAIN, strategy("ulysses", context=4, fsdp=2, remat="none")),
+    (PLAIN, strategy("all-gather", context=4, tensor=2, remat="save-except-mlp")),
+    (PLAIN, strategy("ulysses", context=4, fsdp=2, remat="save-all")),
     (RICH, strategy("ring-zigzag", context=2, tensor=4, remat="save-qkv")),  # two tensor ranks share a KV head
     (RICH, strategy("ulysses", context=4, tensor=2, remat="save-attention")),  # four context ranks share a KV head
-    (RICH, strategy("ring", data=2, fsdp=2, context=2, remat="none")),
+    (RICH, strategy("ring", data=2, fsdp=2, context=2, remat="save-all")),
     (PLAIN, strategy("ring-zigzag", context=2, tensor=2, remat="offload-attention")),
     (RICH, strategy("ring", context=2, tensor=2, remat="offload-dots")),
     (THREE, strategy("ring-zigzag", context=2, fsdp=2, remat="offload-layer-in", offload_percent=50)),
-    (PLAIN, strategy("ring", context=2, fsdp=2, remat="dots")),
+    (PLAIN, strategy("ring", context=2, fsdp=2, remat="save-dots")),
     (PLAIN, strategy("ring-zigzag", context=2, tensor=2, collective_matmul="one-way", microbatches=2)),
-    (PLAIN, strategy("ring", context=2, tensor=4, collective_matmul="two-way", remat="minimal")),
-    (RICH, strategy("ring", fsdp=2, tensor=4, collective_matmul="one-way", remat="none")),  # two tensor ranks share a KV head
+    (PLAIN, strategy("ring", context=2, tensor=4, collective_matmul="two-way", remat="save-except-mlp")),
+    (
+        RICH,
+        strategy("ring", fsdp=2, tensor=4, collective_matmul="one-way", remat="save-all"),
+    ),  # two tensor ranks share a KV head
     (RICH, strategy(tensor=8, collective_matmul="two-way")),  # four do
     (RICH, strategy("all-gather", data=2, context=2, tensor=2, microbatches=2)),
     (PLAIN, strategy("ulysses", context=2, tensor=2, attention_block=4)),
-    (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="none")),  # two ranks that exchange share a KV head
+    (RICH, strategy("ulysses-ring", ulysses=4, context=8, remat="save-all")),  # two ranks that exchange share a KV head
     (PLAIN, strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on", remat="save-attention")),
     (PLAIN, strategy("ring-zigzag", context=4, fsdp=2, bidirectional="on")),
-    (PLAIN, strategy("ring", context=4, tensor=2, bidirectional="on", remat="minimal")),
+    (PLAIN, strategy("ring", context=4, tensor=2, bidirectional="on", remat="save-except-mlp")),
     (PLAIN, strategy("ring", data=2, fsdp=2, tensor=2, loss_chunk_tokens=10)),  # 10 does not divide: chunks of 8
 ]
 
@@ -109,7 +112,7 @@ def test_axis_order_does_not_change_the_result():
 BF16 = [
     strategy("ring-zigzag", context=4, tensor=2),
     strategy("ulysses-ring", ulysses=2, context=8, bidirectional="on"),
-    strategy("ulysses", context=4, fsdp=2, remat="none"),
+    strategy("ulysses", context=4, fsdp=2, remat="save-all"),
 ]
 
 

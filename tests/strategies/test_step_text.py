@@ -38,7 +38,7 @@ def test_state_is_donated():
     assert aliased[1].count("alias)") == state
 
 
-RECOMPUTED = {"full": 5, "save-attention": 5, "save-qkv": 3, "minimal": 2, "none": 0}
+RECOMPUTED = {"full": 5, "save-attention": 5, "save-qkv": 3, "save-except-mlp": 2, "save-all": 0}
 """Matrix products of a layer that run again: query, key and value, out, gate, up; down never."""
 
 

@@ -41,7 +41,7 @@ SLOW = [
     (TURNS, strategy("ulysses-ring", ulysses=2, context=4, tensor=2)),
     (windowed(PLAIN, 2), strategy("ring", context=4)),  # of one token no gradient but the values' is other than zero
     (windowed(PLAIN, 8), strategy("ring", context=4, fsdp=2, microbatches=2)),
-    (windowed(PLAIN, 9), strategy("ring", "none", context=4, tensor=2)),
+    (windowed(PLAIN, 9), strategy("ring", "save-all", context=4, tensor=2)),
     (windowed(PLAIN, 31), strategy("ring", context=4)),
     (windowed(PLAIN, 7), strategy("ring")),
     (windowed(PLAIN, 5), strategy("ring", context=4, tensor=2).model_copy(update={"sharding_mode": "auto"})),
@@ -49,14 +49,14 @@ SLOW = [
     (windowed(PLAIN, 5), strategy("ring", context=4, tensor=2, collective_matmul="one-way")),
     (TURNS, strategy("ring", context=4, fsdp=2)),
     (TURNS, strategy("all-gather", context=4, tensor=2)),
-    (TURNS, strategy("ulysses", "minimal", context=4)),
+    (TURNS, strategy("ulysses", "save-except-mlp", context=4)),
     (TURNS, strategy("ring-zigzag", context=4, bidirectional="on")),
     (TURNS, strategy("ring-zigzag")),
     (windowed(PLAIN, 5, WindowPattern(windowed=1, full=1)), strategy("ring-zigzag", context=4, fsdp=2)),  # all of a half chunk
     (TURNS, strategy("ulysses-ring", "save-attention", ulysses=2, context=8, bidirectional="on")),  # one KV head a lane
-    (TURNS, strategy("ulysses-ring", "none", ulysses=4, context=8)),
+    (TURNS, strategy("ulysses-ring", "save-all", ulysses=4, context=8)),
     (windowed(PLAIN, 9), strategy("ulysses-ring", ulysses=2, context=4, fsdp=2)),  # all of a half chunk
-    (windowed(RICH, 5), strategy("ulysses-ring", "minimal", ulysses=4, context=8)),  # each KV head on two ranks
+    (windowed(RICH, 5), strategy("ulysses-ring", "save-except-mlp", ulysses=4, context=8)),  # each KV head on two ranks
     (windowed(PLAIN, 5), strategy("ulysses-ring", ulysses=2, context=4).model_copy(update={"sharding_mode": "explicit"})),
     (FIRST_FULL, strategy("ring", context=4, tensor=2)),
     (FIRST_FULL, strategy("ring-zigzag", "save-qkv", context=2, tensor=2, microbatches=2)),

@@ -34,9 +34,9 @@ GPU = [
     gb200({"context": 2}),  # the ring's only hop
     gb200({"context": 2, "tensor": 2}, scheme="ring", remat="save-attention"),
     gb200({"context": 4, "fsdp": 2}, bidirectional="on"),
-    gb200({"context": 4, "tensor": 2}, scheme="ulysses-ring", ulysses=2, bidirectional="on", remat="minimal"),
-    gb200({"context": 8}, scheme="ulysses-ring", ulysses=2, remat="none"),
-    gb200({"context": 4, "fsdp": 2}, scheme="all-gather", remat="dots"),
+    gb200({"context": 4, "tensor": 2}, scheme="ulysses-ring", ulysses=2, bidirectional="on", remat="save-except-mlp"),
+    gb200({"context": 8}, scheme="ulysses-ring", ulysses=2, remat="save-all"),
+    gb200({"context": 4, "fsdp": 2}, scheme="all-gather", remat="save-dots"),
     gb200({"context": 4, "tensor": 2}, scheme="ulysses"),
     gb200({"context": 2, "tensor": 4}, collective_matmul="one-way"),
     gb200({"data": 2, "fsdp": 2, "context": 2, "tensor": 2}, remat="offload-layer-in"),
@@ -47,7 +47,7 @@ GPU = [
     windowed({"context": 4, "fsdp": 2}, 6000),
     experts({"context": 2, "expert": 4}),
     experts({"context": 4, "tensor": 2, "expert": 2}, moe_dispatch="capacity"),
-    experts({"fsdp": 2, "context": 2, "expert": 4}, moe_dispatch="gather", remat="none"),
+    experts({"fsdp": 2, "context": 2, "expert": 4}, moe_dispatch="gather", remat="save-all"),
 ]
 
 
@@ -62,7 +62,7 @@ def v5e(model, mesh, **fields):
 TPU = [
     v5p({"context": 2, "tensor": 2}),
     v5p({"context": 4}, scheme="ring", bidirectional="on"),
-    v5p({"context": 4}, microbatches=2, remat="dots"),  # an embedding that is reduced once for both
+    v5p({"context": 4}, microbatches=2, remat="save-dots"),  # an embedding that is reduced once for both
     {**v5p({"fsdp": 2, "context": 4}), "hardware": "tpu-v5p-16"},  # the whole of a cube, which sums
     {**v5p({"expert": 4}), "model": "qwen3-30b-a3b", "changes": {"layers": 2, "vocab": 8192}},
     v5e("qwen3-1.7b", {"fsdp": 2, "context": 4}, scheme="ulysses"),  # a head of awkward columns

@@ -27,7 +27,7 @@ SLOW = [
     ("uneven", TURNS, strategy("ring-zigzag", context=4)),
     ("crossing", windowed(RICH, 9), strategy("ulysses", context=4, tensor=2)),
     ("crossing", windowed(PLAIN, 19), strategy("ring", context=8)),  # a halo of five chunks
-    ("any ids", windowed(PLAIN, 6), strategy("ring", "none", context=4, fsdp=2, microbatches=2)),
+    ("any ids", windowed(PLAIN, 6), strategy("ring", "save-all", context=4, fsdp=2, microbatches=2)),
     ("uneven", TURNS, strategy("all-gather", "save-attention", context=4, tensor=2)),
     ("crossing", windowed(RICH, 5), strategy("ulysses-ring", ulysses=4, context=8)),  # each KV head on two ranks
     ("short", TURNS, strategy("ring-zigzag", context=4, tensor=2, bidirectional="on", collective_matmul="one-way")),

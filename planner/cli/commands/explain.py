@@ -19,7 +19,7 @@ EPILOG = """\b
 Examples:
   lcplan explain lcplan-runs/llama3-8b-256k-gb200-nvl72-1a2b3c4d
   lcplan explain RUN 3
-  lcplan explain RUN "context=8,tensor=4 ring remat=none"
+  lcplan explain RUN "context=8,tensor=4 ring remat=save-all"
   lcplan explain RUN 1 2"""
 
 MOST = 2

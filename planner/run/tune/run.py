@@ -12,6 +12,7 @@ from typing import Any
 
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import Strategy
+from lcplan.strategy.remat import of_stored
 from planner.candidates.candidate import Candidate, rank
 from planner.measure.workers.job import STEP
 from planner.request.request import Stage
@@ -47,7 +48,7 @@ class _Study:
         """Strategies of finished trials, those of an interrupted run among them, with what Optuna was told."""
         trials = self.study.get_trials(deepcopy=False)
         known = (one for one in trials if one.state.is_finished() and "strategy" in one.user_attrs)
-        return {Strategy.model_validate_json(one.user_attrs["strategy"]): one.values for one in known}
+        return {Strategy.model_validate(of_stored(json.loads(one.user_attrs["strategy"]))): one.values for one in known}
 
     def enqueue(self, parameters: dict[str, Any] | None) -> None:
         """Try these before what the sampler says, where the space holds them."""

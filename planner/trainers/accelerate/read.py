@@ -121,7 +121,7 @@ def _product(sizes: dict[str, int]) -> int:
 def _remat(fsdp: dict[str, Any]) -> str:
     """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
     if not fsdp["fsdp_activation_checkpointing"]:
-        return "none"
+        return "save-all"
     return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
 
 

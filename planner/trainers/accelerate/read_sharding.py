@@ -113,7 +113,7 @@ def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Wa
     named = str(data.get("distributed_type", "FSDP"))
     if named not in KINDS:
         way = "; give Megatron's arguments with --from-megatron" if named == "MEGATRON_LM" else hint(named, KINDS)
-        raise BadInputError(f"{file}: distributed_type {named!r} is none that lcplan reads here{way}")
+        raise BadInputError(f"{file}: lcplan does not read distributed_type {named!r}{way}")
     machines = whole(data.get("num_machines", 1), "num_machines", file=file)
     if KINDS[named] == "deepspeed":
         return Way("deepspeed", machines=machines, zero=_zero(data, file=file))

@@ -44,7 +44,7 @@ def either_dtype() -> Knob:
 
 def all_or_nothing(why: str) -> Knob:
     """Checkpointing that is on or off: a policy between them is off where that fits."""
-    return Knob(as_is("full", "none") | instead("none", "full", of=besides("full", "none")), why)
+    return Knob(as_is("full", "save-all") | instead("save-all", "full", of=besides("full", "save-all")), why)
 
 
 def torch_knobs(label: str) -> dict[KnobName, Knob]:

@@ -16,7 +16,7 @@ def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) ->
 
     It sends nothing else to the host: that would promise room that the device does not have.
 
-    >>> nearest_superset({"context", "lse"})
+    >>> nearest_superset({"attention_output", "lse"})
     ('save-attention', True)
     >>> nearest_superset({"lse"})
     ('save-attention', False)

@@ -116,7 +116,7 @@ def whole_stream(job: Job, why: str) -> list[Difference]:
 
 def keeps_more(job: Job, trainer: str) -> list[Difference]:
     """Without rematerialisation a trainer also keeps what lcplan's ``none`` recomputes: two norms and the gated product."""
-    if job.strategy.remat != "none":
+    if job.strategy.remat != "save-all":
         return []
     tensor, model = job.strategy.mesh.tensor, job.model
     width = 2 * model.d_model / tensor + model.d_ff / tensor

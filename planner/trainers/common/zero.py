@@ -30,7 +30,7 @@ def stage_of(value: Any, name: str, *, file: str) -> int:
         There is no such stage.
     """
     if isinstance(value, bool | dict | list) or value not in STAGES:
-        raise BadInputError(f"{file}: {name} {value!r:.60} is none of 0, 1, 2, 3")
+        raise BadInputError(f"{file}: {name} {value!r:.60} is not a stage; use 0, 1, 2 or 3")
     return int(value)
 
 

@@ -50,14 +50,14 @@ def _remat(config: Any) -> str:
     compared = [inner for node in ast.walk(function) if isinstance(node, ast.Compare) for inner in ast.walk(node)]
     known = {node.value for node in compared if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     if config.remat_policy not in known:
-        raise ValueError(f"remat_policy {config.remat_policy!r} is none of {', '.join(sorted(known))}")
+        raise ValueError(f"remat_policy {config.remat_policy!r} is not one of {', '.join(sorted(known))}")
     return str(config.remat_policy)
 
 
 def _attention(config: Any) -> str:
     known = ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax")
     if config.attention not in known:
-        raise ValueError(f"attention {config.attention!r} is none of {', '.join(known)}")
+        raise ValueError(f"attention {config.attention!r} is not one of {', '.join(known)}")
     return str(config.attention)
 
 

@@ -38,7 +38,7 @@ MODEL_NAMES = frozenset(
 NAMED_REMAT = MappingProxyType(
     {
         "full": "full",
-        "minimal": "save_dot_with_context_except_mlp",
+        "save-except-mlp": "save_dot_with_context_except_mlp",
         "save-out": "save_out_proj",
         "save-qkv-proj": "save_qkv_proj",
         "dots-except-mlp": "save_dot_except_mlp",

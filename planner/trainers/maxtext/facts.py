@@ -43,7 +43,7 @@ SAVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "query": ("query_proj",),
         "key": ("key_proj",),
         "value": ("value_proj",),
-        "context": ("context",),
+        "attention_output": ("context",),
         "lse": ("context",),
         "attention_out": ("out_proj",),
         "gate": ("mlpwi_0",),
@@ -79,7 +79,7 @@ def model_problems(model: ModelSpec) -> list[str]:
     if model.out_bias or model.mlp_bias:
         problems.append(f"{model.name} has biases on its attention output or feed-forward; the decoder block has none")
     if model.rope.scaling == "dynamic":
-        problems.append(f"RoPE scaling 'dynamic' of {model.name} is none of default, linear, llama3.1, yarn")
+        problems.append(f"MaxText has no RoPE scaling 'dynamic' ({model.name}); it has default, linear, llama3.1 and yarn")
     if model.qkv_bias and model.family != "qwen2":
         problems.append(f"{model.name} has query, key and value biases; only the qwen2 decoder block reads attention_bias")
     return problems

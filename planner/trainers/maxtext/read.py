@@ -109,7 +109,7 @@ def _check(values: Mapping[str, Any], *, file: str) -> None:
     whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
     kind = str(values["opt_type"])
     if kind not in MOMENTS:
-        raise BadInputError(f"{file}: opt_type {kind!r} is none that MaxText trains with{hint(kind, MOMENTS)}")
+        raise BadInputError(f"{file}: MaxText has no opt_type {kind!r}{hint(kind, MOMENTS)}")
 
 
 def _batch(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int, file: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _chunk(local: int, tokens: int, *, tensor: int) -> int:
 def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[str, Any]:
     attention = str(values["attention"])
     if attention not in ATTENTIONS:
-        raise BadInputError(f"{file}: attention {attention!r} is none that MaxText trains with{hint(attention, ATTENTIONS)}")
+        raise BadInputError(f"{file}: MaxText has no attention {attention!r}{hint(attention, ATTENTIONS)}")
     strategy = str(values["context_parallel_strategy"]).lower()
     names = {theirs: ours for ours, (theirs, balanced) in SCHEMES.items() if theirs != "ring" or not balanced}
     if strategy not in names:

@@ -112,7 +112,7 @@ def _plain(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec, list[str]]
     """A model by sizes, those that are not said being base.yml's."""
     sizes = _scaled(_sizes({**BASE, **said}, file=file), said, file=file)
     missing = [f"{key}={BASE[key]}" for key in SIZES if key not in said]
-    note = [f"not said, so base.yml's: {', '.join(missing)}"] if missing else []
+    note = [f"not given, so base.yml's: {', '.join(missing)}"] if missing else []
     return recognised(ModelSpec.read({"name": "imported", "source": file, **sizes}, file)), note
 
 

@@ -25,14 +25,14 @@ REMAT: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "save_out_proj": _OUT,
         "save_qkv_proj": _QKV,
         "save_dot_except_mlp": (*_QKV, *_OUT),
-        "save_dot_with_context_except_mlp": (*_QKV, "context", "lse", *_OUT),
+        "save_dot_with_context_except_mlp": (*_QKV, "attention_output", "lse", *_OUT),
         "save_dot_except_mlpwi": (*_QKV, *_OUT),
         "minimal": (*_QKV, *_OUT, *_MLP),
         "minimal_with_quantization": (*_QKV, *_OUT, *_MLP),
-        "minimal_with_context": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "minimal_flash": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "minimal_with_context_and_quantization": (*_QKV, "context", "lse", *_OUT, *_MLP),
-        "none": (*_QKV, "context", "lse", *_OUT, *_MLP),
+        "minimal_with_context": (*_QKV, "attention_output", "lse", *_OUT, *_MLP),
+        "minimal_flash": (*_QKV, "attention_output", "lse", *_OUT, *_MLP),
+        "minimal_with_context_and_quantization": (*_QKV, "attention_output", "lse", *_OUT, *_MLP),
+        "none": (*_QKV, "attention_output", "lse", *_OUT, *_MLP),
     }
 )
 """lcplan's named tensors that each of MaxText's policies saves on the device; ``custom`` says its own."""
@@ -69,12 +69,12 @@ def kept(values: Mapping[str, Any], *, file: str) -> Kept:
     policy = str(values["remat_policy"])
     if policy in OFFLOADED:
         return Kept((), OFFLOADED[policy])
+    if policy == "none" and values.get("scan_layers", True):
+        return Kept((), ())  # the scan is wrapped in jax.checkpoint all the same, with no policy (nnx_decoders.py)
     if policy in REMAT:
         return Kept(REMAT[policy], ())
     if policy != "custom":
-        raise BadInputError(
-            f"{file}: remat_policy {policy!r} is none of MaxText's{hint(policy, (*REMAT, *OFFLOADED, 'custom'))}"
-        )
+        raise BadInputError(f"{file}: MaxText has no remat_policy {policy!r}{hint(policy, (*REMAT, *OFFLOADED, 'custom'))}")
     places = (_ours(values, place) for place in ("device", "offload"))
     return Kept(*places)
 

@@ -52,7 +52,7 @@ def _unseen(args: Any) -> None:
     """What validate_args accepts and the run then refuses."""
     wrong = [kind for kind in args.cp_comm_type if kind not in CP_COMM_TYPES]
     if wrong:
-        raise ValueError(f"--cp-comm-type {wrong[0]} is none of {', '.join(CP_COMM_TYPES)}")
+        raise ValueError(f"--cp-comm-type {wrong[0]} is not one of {', '.join(CP_COMM_TYPES)}")
     groups = args.num_query_groups if args.group_query_attention else args.num_attention_heads
     if "a2a" in args.cp_comm_type and (groups // args.tensor_model_parallel_size) % args.context_parallel_size:
         raise ValueError(f"a2a: {groups} query groups over tensor and context ranks do not divide")

@@ -125,7 +125,7 @@ def _mesh(job: Job) -> Arguments:
 def _recompute(job: Job) -> Arguments:
     if job.strategy.remat == "full":
         return {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": "1"}
-    if job.strategy.remat == "minimal":
+    if job.strategy.remat == "save-except-mlp":
         return {"recompute-granularity": "selective", "recompute-modules": "mlp layernorm"}
     return {}
 
@@ -155,7 +155,7 @@ def _bridge(job: Job) -> list[str]:
         fields["model.cp_comm_type"] = SCHEMES[job.strategy.scheme]
     if job.strategy.remat == "full":
         fields |= {"model.recompute_granularity": "full", "model.recompute_method": "uniform", "model.recompute_num_layers": 1}
-    elif job.strategy.remat == "minimal":
+    elif job.strategy.remat == "save-except-mlp":
         fields |= {"model.recompute_granularity": "selective", "model.recompute_modules": "[mlp,layernorm]"}
     if _sharded(job):
         fields |= {

@@ -36,7 +36,8 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "and a2a+p2p is not what ulysses-ring lays out",
         ),
         "remat": Knob(
-            as_is("full", "minimal", "none") | instead("minimal", "full", of=besides("full", "minimal", "none")),
+            as_is("full", "save-except-mlp", "save-all")
+            | instead("save-except-mlp", "full", of=besides("full", "save-except-mlp", "save-all")),
             "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
         ),
         "gather_dtype": always("bf16", "parameters are kept and gathered in bf16"),

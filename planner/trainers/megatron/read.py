@@ -13,9 +13,9 @@ from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import whole_stream
+from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_model import model_of
-from planner.trainers.megatron.read_words import Arguments, Number, numbers, parse
 from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
@@ -120,20 +120,18 @@ def _scheme(arguments: Arguments, file: str) -> str:
     if kind == "allgather":
         kind = "all_gather"
     if kind not in CP_COMM_TYPES:
-        raise BadInputError(
-            f"{file}: --cp-comm-type {kind!r} is none of Megatron's, which does not notice{hint(kind, CP_COMM_TYPES)}"
-        )
+        raise BadInputError(f"{file}: Megatron has no --cp-comm-type {kind!r}, and does not notice{hint(kind, CP_COMM_TYPES)}")
     return CP_COMM_TYPES[kind]
 
 
 def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, list[str]]:
     if "recompute-activations" in arguments:
-        return "none", [
+        return "save-all", [
             "--recompute-activations recomputes attention's scores, which a flash kernel never keeps: priced as none"
         ]
     kind = (arguments.get("recompute-granularity") or ["none"])[0]
     if kind == "none":
-        return "none", []
+        return "save-all", []
     if kind == "full":
         layers = number("recompute-num-layers", 1) or 1
         block = (arguments.get("recompute-method") or ["uniform"])[0] == "block"
@@ -147,8 +145,10 @@ def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, lis
     if wrong:
         raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
     if "mlp" in modules:
-        return "minimal", []
-    return "none", [f"--recompute-modules {' '.join(modules)} is priced as none, the nearest that keeps at least as much"]
+        return "save-except-mlp", []
+    return "save-all", [
+        f"--recompute-modules {' '.join(modules)} is priced as save-all, the nearest that keeps at least as much"
+    ]
 
 
 def _reduce(arguments: Arguments) -> str:

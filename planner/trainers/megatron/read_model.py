@@ -7,7 +7,7 @@ from typing import Any
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.imported import recognised
-from planner.trainers.megatron.read_words import Arguments, numbers, real
+from planner.trainers.megatron.arguments import Arguments, numbers, real
 
 VOCABULARY_STEP = 128
 """``--make-vocab-size-divisible-by`` unless said; times the tensor ranks (tokenizer's ``_vocab_size_with_padding``)."""

@@ -6,7 +6,7 @@ from lcplan.formats.errors import BadInputError
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import number
 from planner.trainers.common.offload import OPTIMIZER_BYTES, in_host_memory
-from planner.trainers.megatron.read_words import Arguments
+from planner.trainers.megatron.arguments import Arguments
 
 FP8_ROWS = 16
 """Tokens of which a rank has a multiple where Transformer Engine multiplies in fp8."""

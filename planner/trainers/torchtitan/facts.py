@@ -31,8 +31,8 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             "context parallelism gathers keys and values (flex_cp_allgather), balanced by PTRR; no ring, no Ulysses",
         ),
         "remat": Knob(
-            as_is("full", "save-attention", "none")
-            | instead("none", "save-attention", of=besides("full", "save-attention", "none")),
+            as_is("full", "save-attention", "save-all")
+            | instead("save-all", "save-attention", of=besides("full", "save-attention", "save-all")),
             "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
         ),
         "gather_dtype": always("bf16", "mixed_precision_param is what it computes in, too"),

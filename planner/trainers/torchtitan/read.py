@@ -18,9 +18,9 @@ from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.offload import STATE_BYTES, in_host_memory
 from planner.trainers.torchtitan.read_python import read_python
 from planner.trainers.torchtitan.read_toml import read_toml
-from planner.trainers.torchtitan.settings import Said
+from planner.trainers.torchtitan.sections import Sections
 
-SELECTIVE = ("context", "lse", "query", "attention_out", "gate")
+SELECTIVE = ("attention_output", "lse", "query", "attention_out", "gate")
 """What its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
 STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
 """``context_parallel_strategy`` of torchtitan after 0.3.0."""
@@ -69,7 +69,7 @@ def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
     return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="enable_cpu_offload")
 
 
-def _attention(said: Said, job: Job) -> list[str]:
+def _attention(said: Sections, job: Job) -> list[str]:
     """Context parallelism is FlexAttention's alone (models/common/decoder.py)."""
     context = job.strategy.mesh.context
     if context == 1 or said.attention in (None, "flex"):
@@ -78,7 +78,7 @@ def _attention(said: Said, job: Job) -> list[str]:
     return [f"{asked}: flex alone has context parallelism; use attn_backend='flex'"]
 
 
-def _program(said: Said) -> Program:
+def _program(said: Sections) -> Program:
     """The step that the laws price: torchtitan's, compiled or one operation at a time."""
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
     return base.model_copy(update={"loss": "chunked", "saved": SELECTIVE if said.selective else None})
@@ -131,7 +131,7 @@ def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str
     return found | {"global_batch": batch, "microbatches": (batch // step,)}
 
 
-def _loss(said: Said, options: Mapping[str, Any], *, sizes: Mapping[str, int], file: str) -> dict[str, Any]:
+def _loss(said: Sections, options: Mapping[str, Any], *, sizes: Mapping[str, int], file: str) -> dict[str, Any]:
     """``loss_chunk_tokens`` from the number of pieces; whole where the loss is not chunked."""
     if "seq" not in options or "global_batch" not in options:
         return {}

@@ -12,9 +12,9 @@ from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from lcplan.spec.model import ModelSpec, Rope
 from planner.trainers.common.imported import recognised, whole
-from planner.trainers.torchtitan.settings import Said, flavored
+from planner.trainers.torchtitan.sections import Sections, flavored
 
-REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "none"})
+REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "save-all"})
 SECTIONS = MappingProxyType({"TrainingConfig": "training", "ParallelismConfig": "parallelism"})
 _MISSING = object()
 
@@ -62,7 +62,7 @@ class Module:
         return {name: value for name, value in values.items() if value is not _MISSING}, computed
 
 
-def read_python(file: str) -> Said:
+def read_python(file: str) -> Sections:
     """What the module's function says in literals; what it computes is named, not guessed.
 
     Raises
@@ -88,7 +88,7 @@ def read_python(file: str) -> Said:
             sections[section][key] = value
     remat, more = _remat(module)
     chunks, unread = _loss_chunks(module)
-    return Said(
+    return Sections(
         training=sections["training"],
         parallelism=sections["parallelism"],
         model=_model(module),
@@ -144,15 +144,15 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
             if node.targets[0].attr != "activation_checkpoint":
                 continue
             if isinstance(node.value, ast.Constant) and node.value.value is None:
-                return "none", []
+                return "save-all", []
             name = _called(node.value).partition(".")[0] if isinstance(node.value, ast.Call) else ""
             if name == "SelectiveAC":
-                return "none", [
+                return "save-all", [
                     "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
                 ]
             if name in REMAT:
                 return REMAT[name], []
-            return None, [f"activation_checkpoint {name or 'value'} is none that lcplan knows: give --remat"]
+            return None, [f"lcplan does not know activation_checkpoint {name or 'value'}: give --remat"]
     return None, ["activation_checkpoint is the base configuration's and was not read: give --remat"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
-from planner.trainers.torchtitan.settings import Said, flavored
+from planner.trainers.torchtitan.sections import Sections, flavored
 
 PARALLEL = (
     "data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward", "tensor_parallel_degree",
@@ -28,10 +28,10 @@ TRAINING = (
 )  # fmt: skip
 """Keys of [training] in torchtitan 0.1 and 0.2; the first releases had the degrees here."""
 ROTATION: Mapping[str, str] = MappingProxyType({"allgather": "all-gather", "alltoall": "ring-zigzag"})
-REMAT: Mapping[str, str] = MappingProxyType({"full": "full", "none": "none", "selective": "none"})
+REMAT: Mapping[str, str] = MappingProxyType({"full": "full", "none": "save-all", "selective": "save-all"})
 
 
-def read_toml(file: str) -> Said:
+def read_toml(file: str) -> Sections:
     """The TOML's words under the names of today.
 
     Raises
@@ -57,7 +57,7 @@ def read_toml(file: str) -> Said:
     remat, notes = _remat(policy, file)
     notes += _eight_bits(data, model)
     compiles = _section(data, "compile", file=file).get("enable", training.get("compile", False))
-    return Said(
+    return Sections(
         training=training,
         parallelism=parallel,
         model=flavored(str(model.get("name", "")), str(model.get("flavor", ""))),
@@ -92,7 +92,7 @@ def _remat(section: Mapping[str, Any], file: str) -> tuple[str, list[str]]:
     if mode != "selective":
         return REMAT[mode], []
     option = section.get("selective_ac_option", "2")
-    return "none", [
+    return "save-all", [
         f"selective checkpointing ({option}) keeps attention and every second product: priced so, nearest policy none"
     ]
 

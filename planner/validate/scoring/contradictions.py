@@ -59,4 +59,4 @@ def _kept(setting: Setting, remat: str) -> frozenset[str]:
     if setting.program.saved is not None:
         return frozenset(setting.program.saved)
     kept = REMAT_POLICIES[remat].kept
-    return frozenset(NAMED_TENSORS if remat == "none" else kept)
+    return frozenset(NAMED_TENSORS if remat == "save-all" else kept)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from lcplan.strategy import SCHEMES
-from lcplan.strategy.remat import REMAT_POLICIES
+from lcplan.strategy.remat import REMAT_POLICIES, remat_name
 
 SLIP = 0.9
 """Likeness above which unknown hardware is taken for a slip of the pen, and not for something that lcplan lacks, as an H20."""
@@ -54,24 +54,26 @@ SCHEME_NAMES: MappingProxyType[str, str] = MappingProxyType(
 
 REMAT_NAMES: MappingProxyType[str, str] = MappingProxyType(
     {
-        "minimal-with-context": "none",
-        "minimal-flash": "none",
-        "save-dot-with-context-except-mlp": "minimal",
+        "minimal-with-context": "save-all",
+        "minimal-flash": "save-all",
+        "save-dot-with-context-except-mlp": "save-except-mlp",
         "save-out-proj": "save-out",
         "save-dot-except-mlp": "dots-except-mlp",
         "save-dot-except-mlpwi": "dots-except-mlp",
         "qkv-proj-offloaded": "offload-qkv-proj",
         "minimal-offloaded": "offload-dots",
-        **dict.fromkeys(("no", "off", "false", "disabled", "no-remat", "no-recompute", "no-recomputation", "no-ac"), "none"),
+        **dict.fromkeys(
+            ("no", "off", "false", "disabled", "no-remat", "no-recompute", "no-recomputation", "no-ac"), "save-all"
+        ),
         **dict.fromkeys(("yes", "on", "true", "full-remat", "full-recompute", "full-recomputation", "full-ac"), "full"),
         **dict.fromkeys(("activation-checkpointing", "gradient-checkpointing", "checkpointing", "recompute"), "full"),
     }
 )
-"""MaxText's names of policies by lcplan's (docs/step.md), and plain words; ``full`` is in both, ``minimal`` lcplan's own."""
+"""MaxText's names of policies by lcplan's (docs/step.md), and plain words; ``lcplan.strategy.remat`` has other spellings."""
 SELECTIVE = frozenset(
     {"selective", "selective-recompute", "selective-recomputation", "selective-ac", "core-attn", "core-attention"}
 )
-"""Computes attention's scores again, which fused attention never keeps: there it is ``none``."""
+"""Computes attention's scores again, which fused attention never keeps: there it is ``save-all``."""
 
 
 def is_selective(remat: str | tuple[str, ...] | None) -> bool:
@@ -83,9 +85,10 @@ def remat_of(text: str) -> str | None:
     """lcplan's name of a remat policy that a row states; None where lcplan has none.
 
     >>> remat_of("Full"), remat_of("minimal_with_context"), remat_of("selective"), remat_of("every other layer")
-    ('full', 'none', 'none', None)
+    ('full', 'save-all', 'save-all', None)
     """
-    name = "none" if is_selective(text) else _dashed(text)
+    name = "save-all" if is_selective(text) else _dashed(text)
+    name = remat_name(name)
     return name if name in REMAT_POLICIES else REMAT_NAMES.get(name)
 
 

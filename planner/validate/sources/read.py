@@ -9,6 +9,7 @@ from lcplan.catalog.user_specs import merge
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.textfile import read_json, read_yaml
+from lcplan.strategy.remat import of_stored
 from planner.validate.sources.table import Pair, PublishedTable, Row
 
 
@@ -45,6 +46,7 @@ def table_of(data: Any, where: str) -> PublishedTable:
     """
     if not isinstance(data, dict):
         raise BadInputError(f"{where}: not a table: a mapping with schema_version, name, source and rows was expected")
+    data = _current(data)
     framed = {key: data[key] for key in ("defaults", "rows", "pairs") if key in data}
     frame = _Frame.read(_without_nulls(framed), where)
     rows = _rows(frame, where)
@@ -53,6 +55,20 @@ def table_of(data: Any, where: str) -> PublishedTable:
     head = {key: value for key, value in data.items() if key not in {"defaults", "rows", "pairs"} and value is not None}
     table = PublishedTable.read(head | {"rows": []}, where)
     return table.model_copy(update={"rows": tuple(rows), "pairs": tuple(pairs)})
+
+
+def _current(data: dict[str, Any]) -> dict[str, Any]:
+    """The values of a table of schema_version 1 under the names of today: its ``minimal`` was lcplan's own, not MaxText's."""
+    if data.get("schema_version") != 1:
+        return data
+    rows, defaults = data.get("rows"), data.get("defaults")
+    translated = {"rows": [_translated(row) for row in rows]} if isinstance(rows, list) else {}
+    return data | translated | ({"defaults": _translated(defaults)} if isinstance(defaults, dict) else {})
+
+
+def _translated(row: Any) -> Any:
+    strategy = row.get("strategy") if isinstance(row, dict) else None
+    return row | {"strategy": of_stored(strategy)} if isinstance(strategy, dict) else row
 
 
 def _without_nulls(framed: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import parse_bytes, parse_seconds, parse_tokens
 from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
+from lcplan.strategy.remat import tensor_name
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with what is recomputed."""
@@ -84,8 +85,10 @@ def _with_unit(parse: Callable[[str], float]) -> BeforeValidator:
 def _switch(value: Any) -> Any:
     """YAML reads ``remat: no`` and ``remat: on`` as truth; and what a validator passes on is no longer JSON's list."""
     if isinstance(value, bool):
-        return "full" if value else "none"
-    return tuple(value) if isinstance(value, list) else value
+        return "full" if value else "save-all"
+    if isinstance(value, list):
+        return tuple(tensor_name(name) if isinstance(name, str) else name for name in value)
+    return value
 
 
 Tokens = Annotated[Count, _with_unit(parse_tokens)]
@@ -171,7 +174,7 @@ class Pair(Frozen):
 class PublishedTable(Frozen):
     """One source's rows."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     name: Annotated[str, Field(min_length=1, max_length=80)]
     source: Source
     flop_convention: FlopConvention = "unknown"

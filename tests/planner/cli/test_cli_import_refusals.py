@@ -266,7 +266,7 @@ def test_a_command_line_is_enough(lcplan):
     answer = lcplan(*run).json
     assert answer["request"]["workload"]["seq_len"] == 2048
     assert answer["request"]["workload"]["global_batch"] == 6 * 64
-    assert "not said, so the default of maxtext: max_target_length: 2048" in answer["imported"]["notes"]
+    assert "not given, so the default of maxtext: max_target_length: 2048" in answer["imported"]["notes"]
     assert answer["imported"]["fits"] is True
     longer = lcplan(*run, "--seq", "4k").json
     assert longer["request"]["workload"]["seq_len"] == 4096

@@ -213,7 +213,7 @@ def test_names(run):
     assert named_strategy("2", run) == run.candidates[1].strategy
     assert named_strategy(run.candidates[2].strategy.label, run).mesh == run.candidates[2].strategy.mesh
     made = named_strategy("fsdp=4,tensor=4 remat=none moments-dtype=bf16", run)
-    assert (made.mesh.fsdp, made.mesh.tensor, made.remat, made.moments_dtype) == (4, 4, "none", "bf16")
+    assert (made.mesh.fsdp, made.mesh.tensor, made.remat, made.moments_dtype) == (4, 4, "save-all", "bf16")
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_whole_logits_are_counted_for_every_sequence_of_a_microbatch(new_plan):
 def test_remat_maps_to_the_nearest_superset_that_fits_else_to_full(new_plan):
     roomy = new_plan("llama3.1-8b", "gb200-nvl72", seq=16384, batch=16, fsdp=16, remat="save-qkv")
     tight = new_plan("llama3.1-8b", "dgx-h100", seq=262144, batch=1, context=8, remat="save-qkv")
-    assert fits_budget(roomy, roomy.strategy.model_copy(update={"remat": "none"}))
-    assert not fits_budget(tight, tight.strategy.model_copy(update={"remat": "none"}))
-    assert export_plan(roomy, "accelerate").translation.job.strategy.remat == "none"
+    assert fits_budget(roomy, roomy.strategy.model_copy(update={"remat": "save-all"}))
+    assert not fits_budget(tight, tight.strategy.model_copy(update={"remat": "save-all"}))
+    assert export_plan(roomy, "accelerate").translation.job.strategy.remat == "save-all"
     assert export_plan(tight, "accelerate").translation.job.strategy.remat == "full"
     assert "off where that fits" in differences(export_plan(tight, "accelerate"))["remat"].difference.why
 

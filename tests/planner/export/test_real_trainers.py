@@ -69,13 +69,13 @@ def replaced(old: str, new: str) -> Callable[[Path], None]:
 
 
 BROKEN = [
-    ("maxtext", "8b-256k-gb200", replaced("remat_policy: full", "remat_policy: fulll"), "remat_policy 'fulll' is none of"),
+    ("maxtext", "8b-256k-gb200", replaced("remat_policy: full", "remat_policy: fulll"), "remat_policy 'fulll' is not one of"),
     ("maxtext", "8b-256k-gb200", replaced("attention: cudnn_flash_te", "attention: cudnn_flash"), "attention 'cudnn_flash'"),
     ("maxtext", "8b-256k-gb200", replaced("ici_tensor_parallelism: 2", "ici_tensor_parallelism: 4"), "multiply to 64"),
     ("maxtext", "8b-256k-gb200", replaced("ici_tensor_parallelism", "ici_tensr_parallelism"), "'ici_tensr_parallelism' not in"),
     ("maxtext", "8b-256k-v5p", replaced("max_target_length: 262144", "max_target_length: 262400"), "number of vocab tiles"),
     ("megatron", "8b-256k-gb200", replaced("--seq-length 262144", "--seq-length 262160"), "multiple of 2"),
-    ("megatron", "8b-256k-gb200", replaced("--cp-comm-type p2p", "--cp-comm-type ptop"), "--cp-comm-type ptop is none of"),
+    ("megatron", "8b-256k-gb200", replaced("--cp-comm-type p2p", "--cp-comm-type ptop"), "--cp-comm-type ptop is not one of"),
     ("megatron", "8b-256k-gb200", replaced("--cp-comm-type p2p", "--cp-comm-type a2a"), "do not divide"),
     ("megatron", "8b-256k-gb200", replaced("--swiglu", "--swiglo"), "exit 2"),
     ("torchtitan", "8b-256k-gb200", replaced("seq_len=262144", "seq_len=262176"), "is no multiple of 64"),

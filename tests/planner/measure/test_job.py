@@ -28,7 +28,7 @@ def test_everything_else_does(toolchain: Toolchain, make_job: MakeJob) -> None:
         make_job(context=4),
         make_job(fsdp=2),
         make_job(context=2, layers=3),
-        make_job(context=2, remat="none"),
+        make_job(context=2, remat="save-all"),
         make_job(context=2, axis_order=("data", "context", "fsdp", "expert", "tensor")),
         job.model_copy(update={"workload": job.workload.model_copy(update={"seq_len": 512})}),
         job.model_copy(update={"program": Program(module="other", packages=("lcplan", "planner"))}),

@@ -41,6 +41,12 @@ class TestEveryTrainer(TrainerContract):
         assert [str(file) for file in files if compared.search(file.read_text(encoding="utf-8"))] == []
 
 
+def test_the_page_of_commands_lists_them_in_order():
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"^\| `--to TRAINER` \| (.*) \|$", page, re.MULTILINE)
+    assert tuple(re.split(r", | or ", row)) == trainer_names()
+
+
 def test_one_trainer_is_lcplans_own_step():
     assert [one.name for one in all_trainers() if one.own_step] == [OWN_STEP]
 

@@ -13,7 +13,7 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.export.check import check_export, run_checker
 from planner.export.folder import write_export
 from planner.export.run import export_plan
-from planner.report.html.exports import trainer_files
+from planner.report.view.trainer_files import trainer_files
 from planner.trainers.checking import lcplan_checker
 from planner.trainers.registry import TRAINERS, checker
 
@@ -59,7 +59,7 @@ def test_help_lists_the_toy(tmp_path):
     assert "toy" in lcplan("export", "--help", folder=tmp_path).stdout
     shown = lcplan("estimate", "--help", folder=tmp_path).stdout
     assert "--from-toy FILE.json" in shown
-    assert "Take from a Toy configuration" in shown
+    assert "Read a Toy configuration" in shown
 
 
 def test_a_filter_that_the_toy_does_not_run_is_refused_with_its_reason(tmp_path):

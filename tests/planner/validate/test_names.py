@@ -93,11 +93,11 @@ def test_precisions_as_trainers_write_them(text, known):
         ("Full", "full"),
         ("full recompute", "full"),
         (True, "full"),
-        ("None", "none"),
-        (False, "none"),
-        ("no remat", "none"),
-        ("selective", "none"),
-        ("minimal_with_context", "none"),
+        ("None", "save-all"),
+        (False, "save-all"),
+        ("no remat", "save-all"),
+        ("selective", "save-all"),
+        ("minimal_with_context", "save-all"),
     ],
 )
 def test_remat_as_trainers_write_it(tmp_path, text, policy):
@@ -108,8 +108,8 @@ def test_selective_recomputation_of_unfused_attention_repeats_its_scores(tmp_pat
     """Korthikanti et al. (arXiv:2205.05198): selective recomputation drops the scores, which fused attention never keeps."""
     selective = result(tmp_path, strategy={"remat": "selective"}, program="megatron-2022")
     repeats = {"base": "megatron-2022", "recompute_scores": True}
-    assert selective.predicted == result(tmp_path, strategy={"remat": "none"}, program=repeats).predicted
-    assert selective.predicted != result(tmp_path, strategy={"remat": "none"}, program="megatron-2022").predicted
+    assert selective.predicted == result(tmp_path, strategy={"remat": "save-all"}, program=repeats).predicted
+    assert selective.predicted != result(tmp_path, strategy={"remat": "save-all"}, program="megatron-2022").predicted
 
 
 def test_figures_with_units(tmp_path):

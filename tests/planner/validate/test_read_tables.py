@@ -33,7 +33,7 @@ def test_a_string_replaces_an_inline_default():
         (data(row(measured={"step_s": True})), "t: row one: measured.step_s"),
         (data(row(), row()), "t: row one stands twice"),
         (data(row()) | {"pairs": [["one", "two"]]}, "t: pair one, two: no row 'two'"),
-        (data(row()) | {"schema_version": 2}, "t: schema_version: Input should be 1"),
+        (data(row()) | {"schema_version": 3}, "t: schema_version: Input should be 1 or 2"),
         (data(row()) | {"flop_convention": "half"}, "t: flop_convention"),
         (data(row()) | {"colour": "red"}, "t: unknown key 'colour'"),
         ({"schema_version": 1, "name": "n"}, "t: missing key 'rows'"),
@@ -74,3 +74,16 @@ def test_a_bundled_table_is_named_after_its_file_and_says_its_source(name):
     assert table.name == Path(path).stem
     assert table.source.title
     assert table.source.where
+
+
+@pytest.mark.parametrize(("version", "remat"), [(1, "save-except-mlp"), (2, "minimal")])
+def test_minimal_was_lcplans_own_in_version_1(version, remat):
+    """From version 2 on it is MaxText's, as a source writes it."""
+    frame = data(row(strategy={"remat": "minimal"})) | {"schema_version": version}
+    [read] = table_of(frame, "t").rows
+    assert read.strategy.remat == remat
+
+
+def test_tensors_are_read_by_their_earlier_names():
+    [read] = table_of(data(row(strategy={"remat": ["context", "lse"]})), "t").rows
+    assert read.strategy.remat == ("attention_output", "lse")

@@ -62,7 +62,7 @@ def test_what_is_not_said_is_base_ymls(tmp_path):
     imported = read(str(file))
     model = imported.options["model"]
     assert (model.layers, model.head_dim, model.vocab, model.mlp) == (32, 128, 32000, "gated")
-    assert "not said, so base.yml's: head_dim=128, vocab_size=32000" in imported.notes
+    assert "not given, so base.yml's: head_dim=128, vocab_size=32000" in imported.notes
     assert imported.defaults["seq"] == (2048, "max_target_length: 2048")
     assert imported.options["global_batch"] == 192 * 7
 

@@ -1,4 +1,4 @@
-"""Megatron's arguments as words, and the numbers among them."""
+"""Megatron's arguments: parsed from text, and read as numbers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def parse(text: str, file: str) -> Arguments:
         elif "$" in word:
             raise BadInputError(f"{file}: {word!r} is a shell variable; write its value, lcplan runs no shell")
         elif name is None:
-            raise BadInputError(
-                f"{file}: {word!r} stands before the first argument; give the arguments alone, without the program"
-            )
+            raise BadInputError(f"{file}: {word!r} comes before the first argument; give the arguments without the program")
         else:
             found[name].append(word)
     if not found:

@@ -61,21 +61,23 @@ def test_schemes(says, strategy, balance, scheme):
     ("policy", "ours", "exact"),
     [
         ("full", "full", True),
-        ("save_dot_with_context_except_mlp", "minimal", True),
+        ("save_dot_with_context_except_mlp", "save-except-mlp", True),
         ("save_qkv_proj", "save-qkv-proj", True),
         ("save_out_proj", "save-out", True),
         ("save_dot_except_mlp", "dots-except-mlp", True),
         ("save_dot_except_mlpwi", "dots-except-mlp", True),
-        ("minimal", "dots", True),
+        ("minimal", "save-dots", True),
         ("qkv_proj_offloaded", "offload-qkv-proj", True),
         ("minimal_offloaded", "offload-dots", True),
         ("custom\ndecoder_layer_input: offload", "offload-layer-in", True),
         ("custom\ndecoder_layer_input: offload\ncontext: offload", "offload-attention", True),
         ("custom\ndecoder_layer_input: offload\ncontext: device", "save-attention", False),
-        ("minimal_with_context", "none", True),
+        ("minimal_with_context", "save-all", True),
+        ("none", "full", True),  # a scan is checkpointed all the same, with no policy
+        ("none\nscan_layers: false", "save-all", True),
         ("custom\ncontext: device", "save-attention", True),
         ("custom\nquery_proj: device\nkey_proj: device\nvalue_proj: device\ncontext: device", "save-qkv", True),
-        ("custom\nmlpwi_0: device", "dots", False),
+        ("custom\nmlpwi_0: device", "save-dots", False),
     ],
 )
 def test_remat_policies_become_the_nearest_superset_and_say_so(says, policy, ours, exact):
@@ -92,12 +94,12 @@ def test_unknown_keys_are_listed_with_the_nearest(says):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("remat_policy: full", "remat_policy: ful"), r"remat_policy 'ful' is none of MaxText's; did you mean 'full'\?"),
+        (("remat_policy: full", "remat_policy: ful"), r"MaxText has no remat_policy 'ful'; did you mean 'full'\?"),
         (
             ("remat_policy: full", "attention: cudnn_flash"),
-            r"attention 'cudnn_flash' is none that MaxText trains with; did you mean",
+            r"MaxText has no attention 'cudnn_flash'; did you mean",
         ),
-        (("remat_policy: full", "opt_type: adam"), r"opt_type 'adam' is none that MaxText trains with; did you mean 'adamw'"),
+        (("remat_policy: full", "opt_type: adam"), r"MaxText has no opt_type 'adam'; did you mean 'adamw'"),
         (("remat_policy: full", "num_vocab_tiling: many"), "num_vocab_tiling: 'many' is not a whole number above zero"),
         (("strategy: ring", "strategy: rings"), r"context_parallel_strategy 'rings': unknown; did you mean 'ring'"),
         (("strategy: ring", "strategy: usp"), "lcplan has no two-dimensional scheme"),

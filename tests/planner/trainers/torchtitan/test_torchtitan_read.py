@@ -80,7 +80,7 @@ mode = "selective"
     imported = says(text, "run.toml")
     assert imported.options["mesh"] == "data=1,fsdp=2,context=2,tensor=4"
     assert imported.options["scheme"] == ("all-gather",)
-    assert (imported.options["global_batch"], imported.options["remat"]) == (4, ("none",))
+    assert (imported.options["global_batch"], imported.options["remat"]) == (4, ("save-all",))
     assert any("selective checkpointing (2)" in note for note in imported.notes)
 
 
@@ -171,7 +171,7 @@ def test_whose_step_is_priced(says):
     assert (says(TOML, "run.toml").program.dispatch, says(TOML, "run.toml").program.saved) == ("eager", None)
     assert says(TOML + "[compile]\nenable = true\n", "run.toml").program.dispatch == "compiled"
     selective = says(TOML.replace('mode = "full"', 'mode = "selective"'), "run.toml")
-    assert selective.program.saved == ("context", "lse", "query", "attention_out", "gate")
+    assert selective.program.saved == ("attention_output", "lse", "query", "attention_out", "gate")
     assert says(PYTHON.replace("FullAC", "SelectiveAC")).program.saved == selective.program.saved
     assert says(PYTHON).program.loss == "chunked"
 

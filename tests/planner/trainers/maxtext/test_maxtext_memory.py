@@ -55,8 +55,8 @@ def make_job():
 
 def test_nothing_is_sent_to_the_host_that_the_file_keeps():
     """``context: offload`` alone leaves the layers' inputs on the device; it was priced with them on the host."""
-    assert nearest_superset((), {"context", "lse"}) == ("save-attention", False)
-    assert nearest_superset((), {"layer_in", "context", "lse"}) == ("offload-attention", True)
+    assert nearest_superset((), {"attention_output", "lse"}) == ("save-attention", False)
+    assert nearest_superset((), {"layer_in", "attention_output", "lse"}) == ("offload-attention", True)
     assert nearest_superset((), {"layer_in", "query", "key", "value"}) == ("offload-qkv-proj", False)
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from lcplan.formats.errors import BadInputError
 from planner.trainers import Job
+from planner.trainers.megatron.arguments import parse
 from planner.trainers.megatron.read import read
-from planner.trainers.megatron.read_words import parse
 
 RUN = """
 # a comment
@@ -84,8 +84,8 @@ def test_tensor_without_sequence_parallel_keeps_the_stream_whole(says, ask):
         ("--cp-comm-type p2p", "--cp-comm-type all_gather", "scheme", ("all-gather",)),
         ("--cp-comm-type p2p", "--cp-comm-type a2a", "scheme", ("ulysses",)),
         ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-         "--recompute-granularity selective --recompute-modules mlp layernorm", "remat", ("minimal",)),
-        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "", "remat", ("none",)),
+         "--recompute-granularity selective --recompute-modules mlp layernorm", "remat", ("save-except-mlp",)),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "", "remat", ("save-all",)),
         ("--bf16", "--bf16 --megatron-fsdp-grad-comm-dtype bf16", "reduce_dtype", ("bf16",)),
         ("--bf16", f"--bf16 {AWARE} --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "moments_dtype", ("bf16",)),
         ("--bf16", f"--bf16 {AWARE} --exp-avg-dtype bf16", "moments_dtype", ("fp32",)),
@@ -98,7 +98,7 @@ def test_values(says, old, new, field, value):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("p2p", "ptop", r"--cp-comm-type 'ptop' is none of Megatron's, which does not notice"),
+        ("p2p", "ptop", r"Megatron has no --cp-comm-type 'ptop', and does not notice"),
         ("p2p", "a2a+p2p", "no hierarchical one"),
         ("--bf16", "--bf16 --pipeline-model-parallel-size 4", "pipeline-model-parallel-size=4: lcplan has no such axis"),
         ("--bf16", "--bf16 --num-experts 8 --expert-model-parallel-size 3", "size=3 does not divide the 1 ranks"),
@@ -106,7 +106,7 @@ def test_values(says, old, new, field, value):
         ("--global-batch-size 8", "--global-batch-size many", "--global-batch-size many: not a whole number"),
         ("--normalization RMSNorm", "", "lcplan models RMSNorm"),
         ("--bf16", "--bf16 --save $DIR/x", "is a shell variable; write its value, lcplan runs no shell"),
-        ("# a comment", "torchrun pretrain_gpt.py", "stands before the first argument"),
+        ("# a comment", "torchrun pretrain_gpt.py", "comes before the first argument"),
         ("--recompute-granularity full --recompute-method uniform", "--recompute-granularity selective --recompute-modules mpl",
          "--recompute-modules 'mpl'; did you mean 'mlp'"),
     ],

@@ -70,7 +70,7 @@ def test_keys_without_the_prefix_mean_the_same(launches, tmp_path):
     (tmp_path / "b.yaml").write_text(yaml.safe_dump(data))
     imported = accelerate.read(str(tmp_path / "b.yaml"))
     assert imported.options["mesh"] == "data=1,fsdp=1,context=16,tensor=2"
-    assert (imported.options["scheme"], imported.options["remat"]) == (("all-gather",), ("none",))
+    assert (imported.options["scheme"], imported.options["remat"]) == (("all-gather",), ("save-all",))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_auto_says_nothing(zeros):
     [
         ({"train_batch_size": 7}, None, "train_batch_size 7 is no multiple of 1 x 2"),
         ({"train_batch_size": 16}, 32, "is not micro 1 x steps 2 x 4 ranks = 8; DeepSpeed refuses it too"),
-        ({"zero_optimization": {"stage": 4}}, None, "stage 4 is none of 0, 1, 2, 3"),
+        ({"zero_optimization": {"stage": 4}}, None, "stage 4 is not a stage; use 0, 1, 2 or 3"),
         ({"sequence_parallel_size": 8}, 20, "sequence_parallel_size x autotp_size = 8 does not divide --devices 20"),
         ({"zero_optimization": 3}, None, "zero_optimization is not an object"),
     ],

@@ -29,8 +29,8 @@ CATALOGUE: Mapping[tuple[str, str], str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Said:
-    """Sections by torchtitan's own names, and what needs reading of its own."""
+class Sections:
+    """The sections that are read, by torchtitan's own names, and settings that each format has in its own way."""
 
     training: Mapping[str, Any]
     parallelism: Mapping[str, Any]

@@ -61,13 +61,16 @@ def test_gathered_weights_that_stay_are_told(says):
     ("keys", "message"),
     [
         ({"distributed_type": "MEGATRON_LM"}, "give Megatron's arguments with --from-megatron"),
-        ({"distributed_type": "FDSP"}, "distributed_type 'FDSP' is none that lcplan reads here; did you mean 'FSDP'"),
+        ({"distributed_type": "FDSP"}, "lcplan does not read distributed_type 'FDSP'; did you mean 'FSDP'"),
         ({"fsdp_config": FIRST | {"fsdp_sharding_strategy": "FULL_SHART"}}, "fsdp_sharding_strategy 'FULL_SHART'"),
         (
             {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}},
             "give that file with --from-deepspeed",
         ),
-        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 4}}, "zero_stage 4 is none of 0, 1, 2, 3"),
+        (
+            {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 4}},
+            "zero_stage 4 is not a stage; use 0, 1, 2 or 3",
+        ),
         ({"distributed_type": "DEEPSPEED", "deepspeed_config": 3}, "deepspeed_config is not a mapping"),
         (
             {"fsdp_config": FIRST | {"fsdp_sharding_strategy": "HYBRID_SHARD"}, "num_machines": 3},

@@ -1,0 +1,72 @@
+"""Memory of the loss over chunks of tokens: logits, the head and its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.memory.liveness import FP32_BYTES
+
+HOST_LOGITS = 3.0
+"""fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
+alone the last takes the place of the first."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss over chunks of tokens; columns of shape ``[n]`` in bytes per device.
+
+    Source: buffer assignments of XLA (jax 0.10.1), read in the tensors of docs/step.md.
+    """
+
+    layout: Layout
+
+    @cached_property
+    def table(self) -> Floats:
+        """Elements of the gathered head: ``V D / t`` [elements]."""
+        return self.layout.vocab_width * self.layout.setting.model.d_model
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """The head's whole gradient in fp32, summed over chunks: ``4 V D / t`` [bytes per device]."""
+        return FP32_BYTES * self.table
+
+    @cached_property
+    def logits(self) -> Floats:
+        """A chunk's fp32 logits, their cotangent, the gathered head and its gradient [bytes per device].
+
+        With a single chunk the head's gradient is made after the logits are freed, except on TPU.
+        """
+        layout = self.layout
+        scores = layout.loss_chunk * layout.vocab_width
+        if layout.setting.hardware.kind == "cpu":
+            many = HOST_LOGITS * FP32_BYTES * scores + (layout.activation_bytes + FP32_BYTES) * self.table + self.gradient
+            alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
+            return np.where(layout.loss_chunks > 1, many, alone)
+        cotangent = layout.held_bytes * scores
+        if layout.setting.hardware.kind == "tpu":  # both products of several chunks make the cotangent as they read it
+            table = (layout.held_bytes + FP32_BYTES) * self.table
+            return FP32_BYTES * scores + table + np.where(layout.loss_chunks > 1, 0.0, cotangent)
+        alone = np.maximum(FP32_BYTES * scores, self.gradient)
+        many = FP32_BYTES * scores + self.gradient
+        return cotangent + layout.held_bytes * self.table + np.where(layout.loss_chunks > 1, many, alone)
+
+    @cached_property
+    def embedding(self) -> Floats:
+        """The embedding's whole gradient, after the layers: ``r V D / t`` [bytes per device]."""
+        return self.layout.reduce_bytes * self.table
+
+    @cached_property
+    def streams(self) -> Floats:
+        """The last layer's output, its normed copy and its cotangent [bytes per device].
+
+        With tensor above 1 a chunk of the latter two is gathered over tensor too.
+        """
+        layout = self.layout
+        model = layout.setting.model
+        shards = 3.0 * layout.held_bytes * layout.stream_tokens * model.d_model
+        chunks = 2.0 * layout.held_bytes * layout.loss_chunk * model.d_model
+        return shards + np.where(layout.tensor > 1, chunks, 0.0)
