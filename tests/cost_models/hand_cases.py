@@ -10,6 +10,7 @@ from cost_models.inputs.layout import Layout
 from cost_models.inputs.program import STEP
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_of
 from cost_models.rates.rate import CollectiveRate, Rate, Rates
 from cost_models.time.step import StepTime
 from lcplan.catalog import hardware
@@ -55,3 +56,11 @@ def layout(*, spec=HAND, machine="dgx-h100x2", program=None, workload=None, **st
 def times(*, rates=None, **fields):
     """The time parts of one strategy at the round rates."""
     return StepTime(layout(**fields), replace(RATES, **(rates or {})))
+
+
+def unmeasured(kind, peak=1e15):
+    """A device of that kind that no table knows."""
+    spec = hardware({"gpu": "dgx-h100", "tpu": "tpu-v5p-64", "cpu": "cpu-host"}[kind])
+    figure = spec.device.peak_flop_per_s.model_copy(update={"value": peak, "kind": "datasheet"})
+    device = spec.device.model_copy(update={"name": "unheard-of", "gpu": None, "peak_flop_per_s": figure, "rates": None})
+    return rates_of(spec.model_copy(update={"device": device}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hand_cases import HAND, RATES, layout, rate, times
+from hand_cases import HAND, RATES, layout, rate, times, unmeasured
 
 from cost_models.attention.unfused import unfused_seconds
 from cost_models.compute.host_time import eager_attention_seconds
@@ -122,14 +122,6 @@ def test_caches_hold_eight_mebibytes():
 def test_shares_of_datasheets_are_the_quotients_of_their_sources(name, key, quotient):
     value = getattr(published, name)
     assert (value if key is None else value[key]) == pytest.approx(quotient, rel=2e-6)
-
-
-def unmeasured(kind, peak=1e15):
-    """A device of that kind that no table knows."""
-    spec = hardware({"gpu": "dgx-h100", "tpu": "tpu-v5p-64", "cpu": "cpu-host"}[kind])
-    figure = spec.device.peak_flop_per_s.model_copy(update={"value": peak, "kind": "datasheet"})
-    device = spec.device.model_copy(update={"name": "unheard-of", "gpu": None, "peak_flop_per_s": figure, "rates": None})
-    return published.rates_of(spec.model_copy(update={"device": device}))
 
 
 def test_an_unmeasured_device_has_shares_of_its_datasheet():

@@ -175,3 +175,16 @@ def test_a_rollouts_rate_counts_forward_passes_only():
     row = priced.row(0)
     assert row["decode_step_s"] == pytest.approx((row["step_s"] - row["time_s"]["prefill"]) / 64)
     assert row["seconds_per_sequence"] == pytest.approx(row["step_s"] / 4)
+
+
+def test_an_iteration_whose_rollout_binds_holds_state_and_the_rollout():
+    machine, table = iteration("gathered-once", Mesh(fsdp=2))
+    work = RlWorkload(prompt=64, generate=8192, batch=64, kv_dtype="fp32", donate=False)
+    wide = HAND.model_copy(update={"kv_heads": 2})
+    row = estimate_iteration(Setting(wide, machine, work, machine.usable_bytes), table).row(0)
+    assert row["rollout_bytes"] > row["train_bytes"]
+    held = {name: size for name, size in row["memory_bytes"].items() if size and name != "total"}
+    # the rollout gathers from the step's own shards; gradients and activations of the step are gone
+    assert {name for name in held if not name.startswith("rollout_")} == {"params", "optimizer"}
+    assert "rollout_params" not in held
+    assert sum(held.values()) == pytest.approx(row["rollout_bytes"], rel=1e-6)
