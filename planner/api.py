@@ -19,6 +19,7 @@ from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import DEFAULT_KIND, WORKLOAD_TYPES
 from lcplan.strategy import KNOBS, renamed
 from planner.candidates.candidate import Candidate
 from planner.measure.targets.toolchain import Toolchain, probe
@@ -205,7 +206,8 @@ def _read(options: dict[str, Any]) -> _Given:
     options = {_OTHER_NAMES.get(name, name): value for name, value in renamed(options).items()}
     if "no_donate" in options:
         options["no_donate"] = not options["no_donate"]
-    needed = ("model", "hw", "seq") if options.get("kind", "train") == "train" else ("model", "hw")
+    kind = WORKLOAD_TYPES.get(options.get("kind", DEFAULT_KIND), WORKLOAD_TYPES[DEFAULT_KIND])
+    needed = ("model", "hw", *(name for name in kind.facts.needs if name == "seq"))
     missing = [name for name in needed if name not in options]
     if missing:
         raise BadInputError([f"{name}= is needed" for name in missing])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -21,15 +21,26 @@ DEFAULT_KIND: WorkloadKind = "train"
 """The kind that a request asks about where it does not name one."""
 
 
+_TRAIN_SIZES = {
+    "seq": "takes --prompt and --generate",
+    "global_batch": "takes --batch",
+    "document_len": "takes a prompt a sequence, unpacked",
+}
+
+
 class SampleWorkload(Frozen):
     """One rollout: ``batch`` prompts of ``prompt`` tokens, ``generate`` more tokens each, one at a time."""
 
     facts: ClassVar[WorkloadFacts] = WorkloadFacts(
         label="a rollout",
         unit="rollout",
+        options=("prompt", "generate", "batch", "kv_dtype", "no_donate"),
         needs=("prompt", "generate", "batch"),
+        example="--prompt 256 --generate 1024 --batch 512",
+        instead={**_TRAIN_SIZES, "trainer": "runs under no trainer"},
         sizes=("prompt", "generate"),
         batch_field="batch",
+        trained=False,
         windows=False,
         figures=("decode_step_s", "seconds_per_sequence"),
     )
@@ -44,6 +55,12 @@ class SampleWorkload(Frozen):
     """What keys and values are kept in."""
     donate: bool = True
     """Whether a decode step writes into the cache that it is given; else it makes another."""
+
+    @staticmethod
+    def fields_of(options: Mapping[str, Any], default_batch: Callable[[int], int]) -> dict[str, Any]:
+        """Fields from command line options; the batch of a rollout has no default."""
+        sizes = {name: options[name] for name in ("prompt", "generate", "batch")}
+        return sizes | {"kv_dtype": options["kv_dtype"] or "bf16", "donate": not options["no_donate"]}
 
     @property
     def seq_len(self) -> int:
@@ -103,6 +120,9 @@ class RlWorkload(SampleWorkload):
         SampleWorkload.facts,
         label="an iteration",
         unit="iteration",
+        options=(*SampleWorkload.facts.options, "trainer"),
+        instead=_TRAIN_SIZES,
+        trained=True,
         figures=("train_step_s", "rollout_s", "train_bytes", "rollout_bytes"),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,7 +19,16 @@ class Workload(Frozen):
     """One training step: ``global_batch`` sequences of ``seq_len`` tokens, causal attention over each or its documents."""
 
     facts: ClassVar[WorkloadFacts] = WorkloadFacts(
-        label="a train step", unit="step", needs=("seq",), sizes=("seq_len",), batch_field="global_batch", windows=True
+        label="a train step",
+        unit="step",
+        options=("seq", "global_batch", "document_len", "trainer"),
+        needs=("seq",),
+        example="--seq 64k",
+        instead=dict.fromkeys(("prompt", "generate", "batch", "kv_dtype", "no_donate"), "has no such option"),
+        sizes=("seq_len",),
+        batch_field="global_batch",
+        trained=True,
+        windows=True,
     )
 
     kind: Literal["train"] = "train"
@@ -35,6 +45,13 @@ class Workload(Frozen):
         """The same at another length [tokens] or batch [sequences]; ``given``: whether somebody asked for that batch."""
         changed = {"seq_len": seq_len, "global_batch": global_batch, "global_batch_given": given}
         return self.model_copy(update={name: value for name, value in changed.items() if value is not None})
+
+    @staticmethod
+    def fields_of(options: Mapping[str, Any], default_batch: Callable[[int], int]) -> dict[str, Any]:
+        """Fields from command line options; ``default_batch`` gives the sequences of a step at a length [tokens]."""
+        length, batch = options["seq"], options["global_batch"]
+        sizes = {"seq_len": length, "global_batch": batch or default_batch(length)}
+        return sizes | {"document_len": options["document_len"], "global_batch_given": batch is not None}
 
     @property
     def tokens(self) -> int:

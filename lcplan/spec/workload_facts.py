@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -13,12 +14,20 @@ class WorkloadFacts:
     """The kind as a phrase in messages: ``a train step``."""
     unit: str
     """The unit that one ``step_s`` of an answer lasts for: ``step``, ``rollout`` or ``iteration``."""
+    options: tuple[str, ...]
+    """Options of its sizes, of its batch and of how it runs; knobs have records of their own."""
     needs: tuple[str, ...]
     """Options that a request cannot leave out."""
+    example: str
+    """Values of these options, as a person types them."""
+    instead: Mapping[str, str]
+    """For each option of another kind, the end of a sentence that begins with this kind: ``takes --batch``."""
     sizes: tuple[str, ...]
     """Fields that give the tokens of one sequence."""
     batch_field: str
     """Field, and option, that counts the sequences."""
+    trained: bool
+    """Whether it has a train step."""
     windows: bool
     """Whether its attention may keep to a sliding window shorter than the sequence."""
     figures: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import DEFAULT_KIND, WORKLOAD_TYPES
 from planner.imports.read import read_file
 from planner.trainers import all_trainers, trainer
 from planner.trainers.common.imported import Imported
@@ -38,7 +39,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     BadInputError
         Two files, an option that contradicts the file, or something that neither says.
     """
-    sampled = options.get("kind", "train") != "train"
+    sampled = "seq" not in WORKLOAD_TYPES[options.get("kind", DEFAULT_KIND)].facts.needs
     files = {name: options.pop(f"from_{name}") for name in FORMATS}
     given = {name: file for name, file in files.items() if file is not None}
     if not given:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.spec.rollout_workloads import AnyWorkload, RlWorkload, SampleWorkload, WorkloadKind
-from lcplan.spec.workload import Workload
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, AnyWorkload, WorkloadKind
 from lcplan.strategy import KNOBS, Dtype, Knob
 from planner.request.request import default_global_batch
-
-ROLLOUT_OPTIONS = ("prompt", "generate", "batch", "kv_dtype", "no_donate")
-TRAIN_OPTIONS = ("seq", "global_batch", "document_len")
-_INSTEAD = {
-    "seq": "--prompt and --generate",
-    "global_batch": "--batch",
-    "document_len": "a prompt a sequence, unpacked",
-}
 
 
 class WorkloadOptions(Frozen):
@@ -57,34 +47,25 @@ def workload_of(options: WorkloadOptions, hardware: HardwareSpec, devices: int |
     BadInputError
         A length or a batch beyond what a workload takes.
     """
-    where = f"--workload {options.kind}"
-    if options.kind == "train":
-        assert options.seq is not None, "check_workload looks first"
-        batch = options.global_batch or default_global_batch(options.seq, hardware, devices)
-        given = {"document_len": options.document_len, "global_batch_given": options.global_batch is not None}
-        return Workload.read({"seq_len": options.seq, "global_batch": batch} | given, where)
-    sizes: dict[str, Any] = {name: getattr(options, name) for name in ("prompt", "generate", "batch")}
-    made = RlWorkload if options.kind == "rl" else SampleWorkload
-    return made.read(sizes | {"kv_dtype": options.kv_dtype or "bf16", "donate": not options.no_donate}, where)
+    made = WORKLOAD_TYPES[options.kind]
+    fields = made.fields_of(options.model_dump(), lambda length: default_global_batch(length, hardware, devices))
+    return made.read(fields, f"--workload {options.kind}")
 
 
 def _problems(options: WorkloadOptions) -> Iterator[str]:
-    given = {name: getattr(options, name) for name in (*ROLLOUT_OPTIONS, *TRAIN_OPTIONS)}
-    named = [name for name, value in given.items() if value]
-    if options.kind == "train":
-        yield from _length(options)
-        for name in named:
-            if name in ROLLOUT_OPTIONS:
-                yield f"--{_dashed(name)} goes with --workload sample or rl; a train step has none"
-        yield from _documents(options)
-    else:
-        for name in ("prompt", "generate", "batch"):
-            if given[name] is None:
-                yield f"--workload {options.kind} needs --{name}, for example --prompt 256 --generate 1024 --batch 512"
-        for name in named:
-            if name in TRAIN_OPTIONS:
-                yield f"--{_dashed(name)} goes with --workload train; --workload {options.kind} takes {_INSTEAD[name]}"
+    facts = WORKLOAD_TYPES[options.kind].facts
+    for name in facts.needs:
+        if getattr(options, name) is None:
+            yield f"--workload {options.kind} needs --{_dashed(name)}, for example {facts.example}"
+    for name in dict.fromkeys(name for kind in WORKLOAD_TYPES.values() for name in kind.facts.options):
+        if name not in facts.options and getattr(options, name, None):
+            yield f"--{_dashed(name)} goes with --workload {_takers(name)}; --workload {options.kind} {facts.instead[name]}"
+    yield from _sizes(options)
     yield from _knobs(options)
+
+
+def _takers(name: str) -> str:
+    return " or ".join(kind for kind, made in WORKLOAD_TYPES.items() if name in made.facts.options)
 
 
 def _knobs(options: WorkloadOptions) -> Iterator[str]:
@@ -92,8 +73,6 @@ def _knobs(options: WorkloadOptions) -> Iterator[str]:
     for name, knob in KNOBS.items():
         if getattr(options, name, None) and options.kind not in knob.workloads:
             yield no_such_knob(knob, options.kind)
-    if getattr(options, "trainer", None) and options.kind == "sample":
-        yield "--for goes with --workload train or rl; no trainer runs a rollout"
 
 
 def no_such_knob(knob: Knob, kind: str) -> str:
@@ -101,14 +80,10 @@ def no_such_knob(knob: Knob, kind: str) -> str:
     return f"{knob.option} goes with --workload {' or '.join(knob.workloads)}; --workload {kind} has no such knob"
 
 
-def _length(options: WorkloadOptions) -> Iterator[str]:
-    if options.seq is None:
-        yield "a train step needs a sequence length: give --seq, for example --seq 64k"
-    elif options.seq < 1:
+def _sizes(options: WorkloadOptions) -> Iterator[str]:
+    """Refuse sizes that no sequence and no document can have."""
+    if options.seq is not None and options.seq < 1:
         yield f"--seq {options.seq}: a sequence has at least one token"
-
-
-def _documents(options: WorkloadOptions) -> Iterator[str]:
     length = options.document_len
     if length is not None and length < 1:
         yield f"--document-len {length}: a document has at least one token; leave the option out for whole sequences"
@@ -120,4 +95,4 @@ def _documents(options: WorkloadOptions) -> Iterator[str]:
 
 
 def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+    return "for" if name == "trainer" else name.replace("_", "-")

@@ -16,9 +16,9 @@ from planner.request.request_changes import Ask
 from planner.run.measuring import Bench
 from planner.run.result import SearchResult, SpaceCounts
 from planner.run.toolchain_offer import check_at_hand, offer
-from planner.space.analysis import Analysis
+from planner.space.analysis import Analysis, setting_of
 from planner.what_if.changes.smallest_change import changes_that_fit
-from planner.workloads.points import analyse
+from planner.workloads.registry import planned
 
 ATTEMPTS_PER_SURVIVOR = 3
 """Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
@@ -47,30 +47,42 @@ class Effort:
 
 
 def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
-    """Enumerate, reject, estimate, prune; then compile and time the survivors as far as ``effort`` asks."""
-    request = bench.request
-    if effort.stage != "modelled":
-        bench.check()
-    if effort.stage == "timed" and not bench.others_work:
-        check_at_hand(request)
+    """Answer the bench's request: the whole way from points to the choice, as far as ``effort`` asks.
+
+    The kind of workload decides how its points are made, rejected and priced; everything after that is the same for all.
+    """
+    request, workload = bench.request, planned(bench.request)
+    _check(bench, effort)
     offered = offer(bench.toolchain, request)
-    analysis = analyse(request, offered.backends)
-    watcher.stage("modelled", len(analysis.table))
-    if effort.stage == "modelled":
-        candidates = list(islice(analysis.survivors(), effort.survivors))
-    else:
-        candidates = list(_compiled(analysis.survivors(), effort.survivors, bench, watcher))
-        if effort.stage == "timed":
-            candidates = _timed(candidates, bench, watcher)
+
+    space = workload.space(request, offered.backends)  # points, and the rules that reject some
+    analysis = Analysis.of(request, space, workload.price(setting_of(request), space.table))  # estimate
+    watcher.stage("modelled", len(space.table))
+    candidates = _measured(analysis.survivors(), effort, bench, watcher)  # prune, compile, time
+    ranked = rank(candidates, request.objective)  # choose
+
     notes = (*request.warnings, *offered.notes, *_timed_note(candidates))
-    result = _result(request, analysis, rank(candidates, request.objective), notes)
+    result = _result(request, analysis, ranked, notes)
     if result.winner is None:
-        result = replace(result, changes=tuple(changes_that_fit(_ask(request, offered.backends))))
+        ask = Ask(request, offered.backends, request.devices or request.hardware.devices)
+        result = replace(result, changes=tuple(changes_that_fit(ask)))
     return result
 
 
-def _ask(request: SearchRequest, backends: tuple[str, ...]) -> Ask:
-    return Ask(request, backends, request.devices or request.hardware.devices)
+def _check(bench: Bench, effort: Effort) -> None:
+    """Refuse stages that cannot run before any work is done."""
+    if effort.stage != "modelled":
+        bench.check()
+    if effort.stage == "timed" and not bench.others_work:
+        check_at_hand(bench.request)
+
+
+def _measured(order: Iterator[Candidate], effort: Effort, bench: Bench, watcher: Watcher) -> list[Candidate]:
+    """The first candidates of ``order`` with the evidence that ``effort`` asks for."""
+    if effort.stage == "modelled":
+        return list(islice(order, effort.survivors))
+    compiled = list(_compiled(order, effort.survivors, bench, watcher))
+    return _timed(compiled, bench, watcher) if effort.stage == "timed" else compiled
 
 
 def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Watcher) -> Iterator[Candidate]:

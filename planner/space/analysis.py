@@ -41,6 +41,11 @@ class Analysis:
     """The strategies that were estimated."""
     estimates: EstimateTable
 
+    @classmethod
+    def of(cls, request: SearchRequest, space: Space, estimates: EstimateTable) -> Analysis:
+        """The strategies of ``space`` with their estimates."""
+        return cls(setting_of(request), request.objective, space.rejected, space.table, estimates)
+
     @property
     def enumerated(self) -> int:
         """Strategies in the space: rejected and estimated."""

@@ -8,8 +8,7 @@ from itertools import product
 from typing import Any
 
 from cost_models.inputs.setting import Setting
-from lcplan.spec.rollout_workloads import SampleWorkload
-from lcplan.spec.workload import Workload
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, AnyWorkload
 from lcplan.strategy import AXES, GPU_BACKENDS, AxisName, Mesh, Sampling, Strategy
 from lcplan.strategy.remat import GRID_POLICIES, REMAT_POLICIES
 from planner.validate.sources.facts import Facts
@@ -87,17 +86,15 @@ class Cases:
         return self._settings[key]
 
 
-def _workload(row: RowWorkload, *, batch: int, precision: str) -> Workload | SampleWorkload:
-    dtype = precision_of(precision)
-    if row.kind == "train":
-        return Workload.model_validate({"seq_len": row.seq_len, "global_batch": batch, "precision": dtype})
-    fields = row.model_dump(include={"prompt", "generate", "kv_dtype", "donate"})
-    return SampleWorkload.model_validate({**fields, "batch": batch, "precision": dtype})
+def _workload(row: RowWorkload, *, batch: int, precision: str) -> AnyWorkload:
+    made = WORKLOAD_TYPES[row.kind]
+    stated = {name: value for name, value in row.model_dump().items() if name in made.model_fields}
+    return made.model_validate(stated | {made.facts.batch_field: batch, "precision": precision_of(precision)})
 
 
 def _rollout(facts: Facts, mesh: Mesh) -> Sampling | None:
     strategy = facts.row.strategy
-    if facts.row.workload.kind == "train":
+    if facts.row.workload.facts.trained:
         return None
     return Sampling(mesh=mesh, parameters=strategy.parameters, cache=strategy.cache)
 

@@ -21,10 +21,9 @@ def analyse(request: SearchRequest, backends: tuple[str, ...]) -> Analysis:
     backends
         The collective backends that are real under the toolchain at hand.
     """
-    workload, setting = planned(request), setting_of(request)
+    workload = planned(request)
     space = workload.space(request, backends)
-    estimates = workload.price(setting, space.table)
-    return Analysis(setting, request.objective, space.rejected, space.table, estimates)
+    return Analysis.of(request, space, workload.price(setting_of(request), space.table))
 
 
 def valid_points(request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lcplan.evidence.plan import PLAN_SCHEMA_VERSION
 from planner.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -71,3 +72,7 @@ def test_names_of_code_exist(page):
     prose = FENCE.sub("", page.read_text())
     names = re.findall(r"`((?:lcplan|cost_models|strategies|planner)(?:\.\w+)+)`", prose)
     assert [name for name in names if not _defined(name)] == []
+
+
+def test_the_plan_page_states_the_schema_version():
+    assert f"| `schema_version` | {PLAN_SCHEMA_VERSION}. " in (ROOT / "docs" / "plan.md").read_text()

@@ -1,8 +1,8 @@
 """Search texts for the words of ``phrases.py``: ``python tests/docs/words.py planner/export docs README.md help``.
 
-An argument is a folder, a Python file, a Markdown page, or ``help`` for the printed help of every command. Without an
-argument everything is searched. Each finding is printed as ``file:line: phrase -> better``; the exit code is 1 if there is one.
-``--count`` prints the number of findings per folder instead.
+An argument is a folder, a Python file, a Markdown page, a template, or ``help`` for the printed help of every command.
+Without an argument everything is searched. Each finding is printed as ``file:line: phrase -> better``; the exit code is 1
+if there is one. ``--count`` prints the number of findings per folder instead.
 """
 
 from __future__ import annotations
@@ -78,14 +78,16 @@ def texts_of(name: str) -> Iterator[Text]:
     if name == HELP:
         yield from help_texts()
     elif path.is_dir():
-        for file in sorted([*path.rglob("*.py"), *path.rglob("*.md")]):
+        for file in sorted(file for ending in ("*.py", "*.md", "*.j2") for file in path.rglob(ending)):
             yield from texts_of(str(file.relative_to(ROOT)))
     elif path.suffix == ".md":
         yield from page_texts(path)
     elif path.suffix == ".py":
         yield from code_texts(path)
+    elif path.suffix == ".j2":
+        yield template_text(path)
     else:
-        raise SystemExit(f"{name}: give a folder, a Python file, a Markdown page or '{HELP}'")
+        raise SystemExit(f"{name}: give a folder, a Python file, a Markdown page, a template or '{HELP}'")
 
 
 def page_texts(path: Path) -> Iterator[Text]:
@@ -96,6 +98,13 @@ def page_texts(path: Path) -> Iterator[Text]:
     blank = re.compile(r"^( *)```.*?^ *```$|<!--.*?-->|\]\([^)]*\)|^(?: {4}.*\n)+", re.MULTILINE | re.DOTALL)
     prose = blank.sub(lambda block: "\n" * block[0].count("\n"), source)
     yield Text(str(path.relative_to(ROOT)), 1, prose)
+
+
+def template_text(path: Path) -> Text:
+    """The words of an HTML template, without its tags and its expressions."""
+    tags = re.compile(r"<[^>]*>|\{[{%#].*?[}%#]\}", re.DOTALL)
+    words = tags.sub(lambda tag: "\n" * tag[0].count("\n"), path.read_text(encoding="utf-8"))
+    return Text(str(path.relative_to(ROOT)), 1, words)
 
 
 def code_texts(path: Path) -> Iterator[Text]:
@@ -142,7 +151,7 @@ def main(names: list[str]) -> int:
     if "--count" in names:
         counts = Counter("/".join(finding.file.split("/")[:2]) for finding in found)
         print("\n".join(f"{count:4} {folder}" for folder, count in counts.most_common()))
-    else:
+    elif found:
         print("\n".join(map(str, found)))
     print(f"{len(found)} findings", file=sys.stderr)
     return 1 if found else 0

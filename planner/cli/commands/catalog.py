@@ -16,6 +16,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from planner.cli.options import output_format
 from planner.cli.output import print_csv, print_json, print_view
+from planner.report.terminal.tables import plain
 
 
 @click.command("catalog", short_help="List or show models and hardware.")
@@ -92,7 +93,7 @@ def _hardware_row(name: str) -> dict[str, Any]:
 
 
 def _model_table(rows: list[dict[str, Any]]) -> Table:
-    table = _table("model", "parameters", "layers", "D", "heads", "KV", "positions")
+    table = plain("model", figures=("parameters", "layers", "D", "heads", "KV", "positions"))
     for row in rows:
         positions = format_tokens(row["max_position"]) if row["max_position"] else "-"
         shape = [str(row[key]) for key in ("layers", "d_model", "heads", "kv_heads")]
@@ -101,7 +102,7 @@ def _model_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _hardware_table(rows: list[dict[str, Any]]) -> Table:
-    table = _table("hardware", "devices", "memory", "usable", "PFLOP/s", "domain")
+    table = plain("hardware", figures=("devices", "memory", "usable", "PFLOP/s", "domain"))
     for row in rows:
         memory, usable = format_bytes(row["hbm_bytes"]), format_bytes(row["usable_bytes"])
         peak = f"{row['peak_flop_per_s'] / 1e15:.3g}"
@@ -110,12 +111,4 @@ def _hardware_table(rows: list[dict[str, Any]]) -> Table:
         table.add_row(row["name"], counts[0], memory, usable, peak, counts[1])
     table.caption = "xN behind a name is N domains (dgx-h100x4: 32 GPUs); N of a TPU is that of its accelerator type (v5p-64)"
     table.caption_justify = "left"
-    return table
-
-
-def _table(first: str, *numeric: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(first, no_wrap=True)
-    for name in numeric:
-        table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.candidates.candidate import Candidate
+from planner.report.terminal.tables import titled
 from planner.report.view.candidates import CandidateRow, CandidateTable
 from planner.report.view.performance import Share, memory_shares, time_shares
 
@@ -20,7 +21,7 @@ _OUTCOMES = {"fits": "", "over": "over", "failed": "failed"}
 def candidate_table(candidates: Sequence[Candidate], title: str) -> Table:
     """One line for each candidate, best first."""
     shown = CandidateTable.of(candidates)
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = titled(title, header_style="dim")
     table.padding = (0, 1, 0, 0)
     table.add_column("#", justify="right", no_wrap=True)
     for name in ("mesh", *shown.knobs):

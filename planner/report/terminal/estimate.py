@@ -14,6 +14,7 @@ from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import parts
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import plain
 from planner.report.view import performance
 from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
@@ -73,11 +74,7 @@ def _compiled(compiled: Compiled, candidate: Candidate) -> Iterator[RenderableTy
 
 def collective_table(uses: tuple[CollectiveUse, ...]) -> Table:
     """Every collective of the executable, most bytes a step first."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("collective", "axis", "backend"):
-        table.add_column(name, no_wrap=True)
-    for name in ("bytes a call", "calls a step", "bytes a step"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain("collective", "axis", "backend", figures=("bytes a call", "calls a step", "bytes a step"))
     for use in sorted(uses, key=lambda use: -use.total_bytes):
         sizes = [format_bytes(use.bytes), f"{use.calls:,}", format_bytes(use.total_bytes)]
         table.add_row(use.op, use.axis, use.backend or "-", *sizes)

@@ -16,6 +16,7 @@ from planner.explain.why import Difference, Verdict
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import plain, titled
 from planner.report.view.explanation import bases, moved, others, waited
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import memory_shares, time_shares
@@ -89,7 +90,7 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
     if not found.transfers:
         return
     yield Text("Communication: what moves, and what the step waits for", style="bold")
-    table = _table("part", "transfer", "hidden", "exposed")
+    table = plain("part", figures=("transfer", "hidden", "exposed"))
     for one in waited(found):
         table.add_row(*one)
     yield Padding(table, (0, 0, 0, 2))
@@ -98,7 +99,7 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
 
 def _inventory(found: Explanation) -> Table:
     compiled = any(line.compiled_bytes is not None for line in found.inventory)
-    table = _table("collective", "bytes a step ~", "calls ~", *(("bytes a step c", "calls c") if compiled else ()))
+    table = plain("collective", figures=("bytes a step ~", "calls ~", *(("bytes a step c", "calls c") if compiled else ())))
     table.add_column("" if compiled else "over", no_wrap=True)
     links = {(transfer.op, transfer.axis): transfer.link for transfer in found.transfers}
     for line in found.inventory[:SHOWN_TRANSFERS]:
@@ -114,7 +115,7 @@ def _basis(found: Explanation) -> Iterator[RenderableType]:
     yield Text(
         f"What it rests on: {found.measured_share:.0%} of the step on rates measured on this kind of device", style="bold"
     )
-    table = _table("part", "seconds")
+    table = plain("part", figures=("seconds",))
     table.add_column("basis", overflow="fold")
     for one in bases(found):
         if one.kind == "fallback":
@@ -124,7 +125,7 @@ def _basis(found: Explanation) -> Iterator[RenderableType]:
 
 
 def _others(found: Explanation) -> Table:
-    table = Table(title="Why not another", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = titled("Why not another")
     table.add_column("strategy", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
@@ -134,7 +135,7 @@ def _others(found: Explanation) -> Table:
 
 
 def _shifts(found: Explanation) -> Table:
-    table = Table(title="What would change it (modelled)", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = titled("What would change it (modelled)")
     for name in ("if", "is"):
         table.add_column(name, no_wrap=True)
     table.add_column("then best", overflow="fold")
@@ -168,7 +169,7 @@ def _compared(found: Comparison) -> Iterator[RenderableType]:
 
 
 def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, show: Callable[[float], str]) -> Table:
-    table = _table("part", "1", "2", "2 less 1")
+    table = plain("part", figures=("1", "2", "2 less 1"))
     whole = sum(abs(term.more) for term in terms) or 1.0
     table.add_column("", no_wrap=True)
     for term in terms:
@@ -178,12 +179,4 @@ def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, 
     total = Difference("total", sum(term.first for term in terms), sum(term.second for term in terms))
     sign = "+" if total.more > 0 else "-"
     table.add_row("total", show(total.first), show(total.second), f"{sign}{show(abs(total.more))}", "", style="bold")
-    return table
-
-
-def _table(first: str, *numeric: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(first, no_wrap=True)
-    for name in numeric:
-        table.add_column(name, justify="right", no_wrap=True)
     return table

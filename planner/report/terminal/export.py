@@ -14,6 +14,7 @@ from lcplan.formats.units import format_bytes, format_seconds
 from planner.export.check import CheckResult
 from planner.export.cost import Cost, Effect
 from planner.export.run import Export
+from planner.report.terminal.tables import titled
 from planner.trainers.common.own_compile import OwnMemory
 
 
@@ -91,9 +92,7 @@ def check_view(result: CheckResult) -> Text:
 
 def compile_view(theirs: OwnMemory, *, ours: Compiled | None, cost: Cost) -> Group:
     """The compiled memory of the trainer's step and of lcplan's, both by ``memory_analysis()``."""
-    table = Table(
-        title=f"Compiled for {theirs.topology}, a device", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
+    table = titled(f"Compiled for {theirs.topology}, a device")
     for name in ("", "argument", "temp", "total"):
         table.add_column(name, justify="left" if not name else "right", header_style="dim")
     table.add_row(theirs.label, *(format_bytes(x) for x in (theirs.argument_bytes, theirs.temp_bytes, theirs.total_bytes)))

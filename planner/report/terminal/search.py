@@ -13,6 +13,7 @@ from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import candidate_table, parts
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import titled
 from planner.report.terminal.tuning import tuning_view
 from planner.report.view import performance
 from planner.report.view.marks import LEGEND
@@ -103,9 +104,7 @@ def winner_view(winner: Candidate, request: SearchRequest) -> Iterator[Renderabl
 
 
 def _rejections(result: SearchResult) -> Table:
-    table = Table(
-        title="Rejected, by the first rule that each breaks", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
+    table = titled("Rejected, by the first rule that each breaks")
     table.add_column("rule", no_wrap=True, style="dim")
     table.add_column("strategies", justify="right", no_wrap=True)
     table.add_column("for example")

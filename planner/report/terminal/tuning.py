@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
+from planner.report.terminal.tables import titled
+
 SHOWN = 12
 
 
@@ -16,7 +18,7 @@ def tuning_view(history: Sequence[Mapping[str, Any]]) -> Table:
     counts = Counter(str(one["outcome"]) for one in history)
     title = f"Tuning: {len(history)} trials: " + ", ".join(f"{count} {name}" for name, count in counts.items())
     title += "; * on the front of step time, memory and devices" * any(one.get("pareto") for one in history)
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    table = titled(title)
     for name in ("trial", "got to", "outcome", "strategy and what came of it"):
         table.add_column(name)
     for one in _shown(history):

@@ -14,6 +14,7 @@ from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import titled
 from planner.report.view.labels import mesh_label
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import Performance, memory_shares
@@ -104,8 +105,7 @@ def _compiled(found: CompiledBoundary, quantity: str) -> Text:
 
 def _changes(found: Boundary, quantity: str) -> Table:
     """Changes that would make the next step fit: changes of the job by what a token then costs, then more hardware."""
-    table = Table(title="What would help, cheapest first", title_justify="left", title_style="bold", box=None)
-    table.pad_edge = False
+    table = titled("What would help, cheapest first")
     table.add_column("change")
     table.add_column(f"then {quantity.replace('_', ' ')}", justify="right", no_wrap=True)
     for name in ("step", "device-s a M tokens"):
@@ -118,7 +118,7 @@ def _changes(found: Boundary, quantity: str) -> Table:
 
 
 def _points(result: WhatIf) -> Table:
-    table = Table(title="Best strategy at each point", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = titled("Best strategy at each point")
     table.padding = (0, 1, 0, 0)
     names = [name for name in result.points[0].varied if not _twin(name, result.points[0])]
     for name in names:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.validate.sources.table import Quantity
 
@@ -84,27 +83,14 @@ def summary(signed: Sequence[float], *, ranks: float | None, leave_one_out: floa
     )
 
 
-def ranks_of(values: Sequence[float]) -> NDArray[np.float64]:
-    """Ranks from 0, equal values sharing the mean of theirs.
-
-    >>> ranks_of([10.0, 30.0, 20.0, 20.0]).tolist()
-    [0.0, 3.0, 1.5, 1.5]
-    """
-    _, inverse, counts = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts) - 1.0
-    means: NDArray[np.float64] = last - (counts - 1.0) / 2.0
-    return means[inverse]
-
-
 def rank_correlation(measured: Sequence[float], predicted: Sequence[float]) -> float | None:
     """Spearman's rank correlation; None for fewer than three rows or where all of one side are equal.
 
     >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 40.0, 90.0])
     1.0
     """
-    if len(measured) < FEWEST_RANKED:
+    if len(measured) < FEWEST_RANKED or min(len(set(measured)), len(set(predicted))) == 1:
         return None
-    a, b = ranks_of(measured), ranks_of(predicted)
-    a, b = a - a.mean(), b - b.mean()
-    spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return round(float((a * b).sum()) / spread, 12) if spread > 0 else None
+    from scipy.stats import spearmanr
+
+    return round(float(spearmanr(measured, predicted).statistic), 12)

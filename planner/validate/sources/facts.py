@@ -73,7 +73,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
 def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) -> None:
     """Refuse a row whose optimizer is split over data where the size of data is unknown."""
     unknown = row.devices is None and "data" not in mesh and "fsdp" not in mesh
-    if unknown and program.optimizer_over == "data" and row.workload.kind == "train":
+    if unknown and program.optimizer_over == "data" and row.workload.facts.trained:
         raise NotModelledError(
             "incomplete configuration", "neither devices nor data or fsdp is stated, and the optimizer is split over them"
         )
@@ -97,11 +97,9 @@ def _excuse(row: Row) -> None:
     _check_precision(workload.precision)
     if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
-    if workload.kind == "sample":
-        if workload.prompt is None or workload.generate is None:
-            raise NotModelledError("incomplete configuration", "no prompt or no number of generated tokens is stated")
-    elif workload.seq_len is None:
-        raise NotModelledError("incomplete configuration", "no seq_len is stated")
+    sizes = workload.facts.sizes
+    if any(getattr(workload, name) is None for name in sizes):
+        raise NotModelledError("incomplete configuration", f"no {' or no '.join(sizes)} is stated")
 
 
 def _check_precision(stated: str | None) -> None:
@@ -153,12 +151,12 @@ def _open(row: Row, *, mesh: dict[AxisName, int], free: int, hardware: HardwareS
         "mesh": free > 1,
         "precision": workload.precision is None and hardware.kind != "cpu",
         "global_batch": workload.global_batch is None and strategy.micro_batch is None,
-        "microbatches": workload.kind == "train"
+        "microbatches": workload.facts.trained
         and strategy.microbatches is None
         and strategy.micro_batch is None
         and workload.global_batch != _replicas(mesh) * free,
         "scheme": strategy.scheme is None and (mesh.get("context", 1) > 1),
         "backend": strategy.backend is None and len(hardware.backends) > 1,
-        "remat": workload.kind == "train" and strategy.remat is None and workload.part == "step",
+        "remat": workload.facts.trained and strategy.remat is None and workload.part == "step",
     }
     return tuple(name for name, is_open in unstated.items() if is_open)

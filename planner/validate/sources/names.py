@@ -1,4 +1,4 @@
-"""Names as sources write them, by lcplan's own: models, hardware, precisions, schemes, remat policies."""
+"""Names as sources write them, by lcplan's own: models, precisions, schemes, remat policies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from lcplan.catalog import tpu
 from lcplan.strategy import SCHEMES
 from lcplan.strategy.remat import REMAT_POLICIES, remat_name
 
@@ -97,9 +96,6 @@ def _dashed(text: str) -> str:
     return re.sub(r"[\s_]+", "-", text.strip().lower())
 
 
-_GPU = re.compile(r"(?<![a-z0-9])(?:[0-9]+x)?(gb300|gb200|b200|h200|h100|a100)(?![a-z0-9])")
-_TPU = re.compile(r"(?<![a-z0-9])(?:tpu-?)?(v4|v5e|v5litepod|v5p|v6e|v7x|7x)(?:-([0-9]{1,7}))?(?![a-z0-9])")
-_WORDS = (("trillium", "v6e"), ("ironwood", "7x"))
 _SUFFIX = re.compile(r"-(instruct|chat|hf|base|it|v0\.[0-9])$")
 
 
@@ -121,28 +117,6 @@ def scheme_of(text: str | None) -> str | None:
     return None if text is None else SCHEME_NAMES.get(_dashed(text))
 
 
-def hardware_of(text: str, *, devices: int | None) -> str | None:
-    """The catalogue's name of hardware that a source calls otherwise; None where it has no such hardware.
-
-    >>> hardware_of("NVIDIA H100 80GB HBM3", devices=8), hardware_of("8xA100-SXM4-40GB", devices=8)
-    ('h100', 'a100-40')
-    >>> hardware_of("TPU v5p", devices=64), hardware_of("v5e-256", devices=None), hardware_of("H100 PCIe", devices=8)
-    ('tpu-v5p-128', 'tpu-v5e-256', None)
-    """
-    words = _dashed(text)
-    for word, generation in _WORDS:
-        words = words.replace(word, generation)
-    found = _TPU.search(words)
-    if found is not None:
-        family = "tpu-" + {"v5litepod": "v5e", "v7x": "7x"}.get(found[1], found[1])
-        number = int(found[2]) if found[2] else _slice(family, devices)
-        return None if number is None else f"{family}-{number}"
-    gpu = _GPU.search(words)
-    if gpu is None or "pcie" in words or re.search(r"nvl(?!72)", words):
-        return None
-    return f"{gpu[1]}-40" if gpu[1] == "a100" and re.search(r"(?<![0-9])40g", words) else gpu[1]
-
-
 MODEL_NAMES: MappingProxyType[str, str] = MappingProxyType(
     {
         "llama7b": "llama2-7b",
@@ -153,14 +127,6 @@ MODEL_NAMES: MappingProxyType[str, str] = MappingProxyType(
     }
 )
 """Names of models that are another's to the last size: LLaMA's of 2023 by Llama 2's; Mistral 7B is its first version."""
-
-
-def _slice(family: str, devices: int | None) -> int | None:
-    """The number in the accelerator type of a slice of this many devices."""
-    if devices is None:
-        return None
-    read = tpu.read_family(family)
-    return devices // read.devices_per_chip * read.cores_per_chip
 
 
 def model_of(text: str) -> str:

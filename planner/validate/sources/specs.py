@@ -18,7 +18,7 @@ from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from planner.validate.sources.excuse import NotModelledError
-from planner.validate.sources.names import hardware_of, is_slip, model_of
+from planner.validate.sources.names import is_slip, model_of
 from planner.validate.sources.table import Row, Source
 
 T = TypeVar("T")
@@ -126,20 +126,17 @@ class Specs:
             }
             spec = self._once("hardware", stated=stated, read=lambda: hardware_from(stated, **where))
         else:
-            spec = self._once("hardware", stated=[stated, row.devices], read=lambda: self._named_hardware(stated, row.devices))
+            spec = self._once("hardware", stated=stated, read=lambda: self._named_hardware(stated))
         domains = -(-(row.devices or 1) // spec.domain_size)
         if domains <= spec.domains or spec.network_link is None:
             return spec
         return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
 
-    def _named_hardware(self, stated: str, devices: int | None) -> HardwareSpec:
+    def _named_hardware(self, stated: str) -> HardwareSpec:
         """Hardware by name; unknown hardware is an excuse, a typing error is an error."""
         try:
             return catalog.hardware(self._path(stated))
         except BadInputError as error:
-            known = hardware_of(stated, devices=devices)
-            if known is not None and known != stated.lower():
-                return catalog.hardware(known)
             names = (*catalog.hardware_names(), *ALIASES)
             if is_path(stated) or stated.lower().startswith("tpu-") or is_slip(stated, names):
                 raise

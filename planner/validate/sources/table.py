@@ -13,6 +13,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import parse_bytes, parse_seconds, parse_tokens
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
+from lcplan.spec.workload_facts import WorkloadFacts
 from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
 from lcplan.strategy.remat import tensor_name
 
@@ -107,6 +109,11 @@ class RowWorkload(Frozen):
     global_batch: Count | None = None
     precision: str | None = None
     part: Part = "step"
+
+    @property
+    def facts(self) -> WorkloadFacts:
+        """The facts of its kind."""
+        return WORKLOAD_TYPES[self.kind].facts
 
 
 class RowStrategy(Frozen):

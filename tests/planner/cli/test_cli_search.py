@@ -98,14 +98,14 @@ def test_filters_reach_the_winner(lcplan):
     assert (strategy["scheme"], strategy["remat"], strategy["devices"]) == ("ring", "full", 32)
 
 
-def test_a_filter_that_stands_twice_has_the_values_of_both(lcplan):
+def test_a_filter_that_is_given_twice_has_the_values_of_both(lcplan):
     """The last one alone would be another search than the one that was asked for."""
     twice = ("--mesh", "context=16", "--mesh", "tensor=2", "--remat", "full", "--remat", "none", "--microbatches", "16")
     filters = lcplan(*MODELLED, *twice, "--format", "json").json["request"]["filters"]
     once = ("--mesh", "context=16,tensor=2", "--remat", "full,none", "--microbatches", "16")
     assert filters == lcplan(*MODELLED, *once, "--format", "json").json["request"]["filters"]
     answer = lcplan(*MODELLED, "--mesh", "context=16", "--mesh", "context=8")
-    assert (answer.code, answer.err) == (2, "lcplan: --mesh: axis 'context' stands twice\n")
+    assert (answer.code, answer.err) == (2, "lcplan: --mesh: axis 'context' is given twice\n")
 
 
 def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monkeypatch):

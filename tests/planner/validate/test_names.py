@@ -3,7 +3,7 @@
 import pytest
 
 from cost_models.inputs.program import PROGRAMS
-from lcplan.catalog import hardware, model_names
+from lcplan.catalog import model_names
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import SCHEMES
 from lcplan.strategy.remat import REMAT_POLICIES
@@ -12,7 +12,6 @@ from planner.validate.sources.names import (
     MODEL_NAMES,
     REMAT_NAMES,
     SCHEME_NAMES,
-    hardware_of,
     model_of,
     precision_of,
 )
@@ -39,33 +38,17 @@ def result(tmp_path, **changes):
     return validate(table_of(data, "made"), tmp_path).rows[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "devices", "name"),
-    [
-        ("NVIDIA GB200 NVL72", 72, "gb200"),
-        ("NVIDIA A100-SXM4-80GB", 8, "a100"),
-        ("DGX_H200", 8, "h200"),
-        ("Trillium", 256, "tpu-v6e-256"),
-        ("Ironwood", 64, "tpu-7x-64"),
-        ("TPU v4", 16, "tpu-v4-32"),
-        ("v5litepod-16", None, "tpu-v5e-16"),
-        ("TPU v5p", None, None),
-        ("GB200 NVL36", 36, None),
-        ("H1000", 8, None),
-        ("L40S", 8, None),
-    ],
-)
-def test_hardware_by_its_makers_words(text, devices, name):
-    assert hardware_of(text, devices=devices) == name
-    if name is not None:
-        assert hardware(name).devices >= (devices or 1)
-
-
-def test_a_named_device_is_priced_as_the_catalogues(tmp_path):
-    assert result(tmp_path, hardware="8xH100 SXM").predicted == result(tmp_path).predicted
+def test_a_model_by_its_hugging_face_name_is_the_catalogues(tmp_path):
     assert result(tmp_path, model="meta-llama/Meta-Llama-3-8B").predicted == result(tmp_path).predicted
     spelt = {"seq_len": "8k", "precision": "BFloat16"}
     assert result(tmp_path, workload=spelt, strategy={"backend": "NCCL"}).predicted == result(tmp_path).predicted
+
+
+def test_hardware_that_the_catalogue_lacks_is_not_guessed(tmp_path):
+    found = result(tmp_path, hardware="NVIDIA H100 PCIe")
+    assert (found.status, found.reason) == ("not modelled", "incomplete configuration")
+    with pytest.raises(BadInputError, match="did you mean 'dgx-h100'"):
+        result(tmp_path, hardware="dgx-h1000")
 
 
 def test_a_named_folder_is_read_before_a_name_is_guessed(tmp_path):

@@ -43,7 +43,7 @@ def test_a_rollout_without_its_prompt_says_so():
     }
     table = table_of({"schema_version": 1, "name": "t", "source": {"title": "t", "where": "w"}, "rows": [row]}, "t.yaml")
     _, path = find_table("seed-s3-lmpo")
-    assert "no prompt or no number of generated tokens" in validate(table, path.parent).rows[0].why
+    assert "no prompt or no generate is stated" in validate(table, path.parent).rows[0].why
 
 
 def test_the_seeds_training_program_runs_out_of_memory_where_it_did():
