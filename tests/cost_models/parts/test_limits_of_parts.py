@@ -3,7 +3,8 @@
 import pytest
 from hand_cases import HAND, MIXTURE, RATES, layout, rate, times, unmeasured
 
-from cost_models.collectives.step import terms_of
+from cost_models.collectives.step import axis_label, terms_of
+from cost_models.masks.windows import Halo
 from cost_models.memory.loss import Loss
 from cost_models.memory.saved_tensors import offload_seconds
 from cost_models.time import layer_pass, product_pass
@@ -105,3 +106,31 @@ def test_an_unmeasured_device_has_no_matrix_unit_and_a_tpu_its_whole_link():
     assert unmeasured("gpu").matrix_unit == 0.0
     found = unmeasured("tpu").collectives["all-gather"]
     assert found.oneway_bytes_per_s == layout(machine="tpu-v5p-64").setting.hardware.domain_link.oneway_bytes_per_s.value
+
+
+def test_an_optimizer_that_is_split_over_fewer_devices_reduces_whole_gradients():
+    split = {"optimizer_over": "data", "optimizer_group": 2}
+    for program, op in ((split, "all-reduce"), ({"optimizer_over": "data"}, "reduce-scatter")):
+        found = [term for term in terms_of(layout(data=4, program=program)) if term.purpose == "gradients" and term.calls[0]]
+        assert op in {term.op for term in found}
+        assert ("reduce-scatter" in {term.op for term in found}) == (op == "reduce-scatter")
+
+
+def test_only_cudnn_pads_the_queries_of_a_windowed_chunk():
+    spec = HAND.model_copy(update={"sliding_window": 129, "head_dim": 4})
+    halo = Halo(layout(spec=spec, context=4, scheme="ring", workload={"seq_len": 1024, "global_batch": 1}))
+    assert halo.share == near(0.5)
+    assert halo.padded == 1.0
+
+
+def test_two_neighbours_of_four_are_a_group_of_their_own():
+    found = layout(context=4, scheme="ulysses-ring", ulysses=2)
+    labels = {term.part: axis_label(found.table.strategy(0), term) for term in terms_of(found) if term.axes == ("context",)}
+    assert labels["neighbours"] == "context/2"
+    assert labels["groups"] == "context"
+
+
+def test_a_sequence_of_256_tokens_is_two_halves_that_splash_takes():
+    spec = HAND.model_copy(update={"heads": 1, "head_dim": 128})
+    kernels = [layout(spec=spec, machine="tpu-v5p-64", workload={"seq_len": length}).setting.kernel for length in (128, 256)]
+    assert kernels == ["blockwise", "splash"]
