@@ -152,8 +152,9 @@ def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -
 def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
     """Time that NCCL's permutes take from a ring's kernels where a tensor axis has communicators of its own.
 
-    ``k`` times the kernels of the steps that have a hop beside them. With one communicator the permute's blocks are gone
-    when its bytes are there; beside another one's kernels they were measured to stay for the whole of attention.
+    ``k`` times the kernels of the steps that overlap with a hop. With one communicator the permute's blocks end with its
+    transfer; next to another communicator's kernels they were measured to stay for the whole of attention.
+    A step that XLA did not schedule (``Program.runtime`` is ``torch``) loses nothing here: k was measured only in XLA's.
 
     Parameters
     ----------
@@ -170,8 +171,10 @@ def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
     Notes
     -----
     Source: the 256K rows of the same blog, the only published ones with both axes, where NCCL takes 30-36 % longer; why
-    is not published. k is fitted on them (data/constants.yaml).
+    is not published. k is fitted on them (data/constants.yaml). Valid for the step of JAX and XLA that they ran.
     """
-    beside = by_nccl(layout) & (layout.table.tensor > 1)
-    lost: Floats = beside * (layout.setting.constants.nccl_ring_contention * steps.total_s)
+    if layout.setting.program.runtime != "xla":
+        return np.zeros(len(layout.table))
+    concurrent = by_nccl(layout) & (layout.table.tensor > 1)
+    lost: Floats = concurrent * (layout.setting.constants.nccl_ring_contention * steps.total_s)
     return lost

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,14 @@ def test_beside_a_tensor_axis_nccl_takes_the_fitted_share_of_attention():
     steps = RingSteps(np.full(3, 1.0), np.full(3, 2.0), np.full(3, 15.0))
     share = layout.setting.constants.nccl_ring_contention
     assert tensor_contention_seconds(layout, steps) == pytest.approx([share * 31.0, 0.0, 0.0])
+
+
+def test_a_step_of_pytorch_has_no_share_that_was_fitted_on_xla():
+    layout = layout_of(ring("nccl", tensor=2))
+    steps = RingSteps(np.full(1, 1.0), np.full(1, 2.0), np.full(1, 15.0))
+    for name, program in PROGRAMS.items():
+        lost = tensor_contention_seconds(Layout(replace(layout.setting, program=program), layout.table), steps)
+        assert (lost[0] > 0) == (program.runtime == "xla"), name
 
 
 def test_a_backend_that_puts_by_copy_engine_is_never_slower():
