@@ -104,9 +104,7 @@ _REQUEST = [
         help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
     ),
     document_option,
-    click.option(
-        "--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"
-    ),
+    click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"),
 ]
 
 _WORKLOAD = [

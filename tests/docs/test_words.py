@@ -8,10 +8,13 @@ from phrases import ALLOWED
 from words import HELP, PACKAGES, PAGES, ROOT, Text, code_texts, findings, main, texts_of
 
 CHECKED = (
+    HELP,
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs",
+    "planner/api.py",
+    "planner/cli",
     "planner/calibrate",
     "planner/measure",
     "planner/study",

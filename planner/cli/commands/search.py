@@ -80,12 +80,17 @@ class SearchOptions(RequestOptions):
     help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
 )
 @click.option(
-    "--for", "trainer", type=click.Choice(trainer_names()), help="Only strategies that this trainer runs unchanged (see lcplan export)."
+    "--for",
+    "trainer",
+    type=click.Choice(trainer_names()),
+    help="Only strategies that this trainer runs unchanged (see lcplan export).",
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds the cost of 1 B tokens.")
+@click.option(
+    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds the cost of 1 B tokens."
+)
 @knob_options
 @output_format
 def command(**options: Any) -> int:
