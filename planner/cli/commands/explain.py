@@ -28,9 +28,7 @@ MOST = 2
 @click.command("explain", epilog=EPILOG, short_help="Why a strategy won, why the others lost, which changes would alter that.")
 @click.argument("run", metavar="PLAN|RUN")
 @click.argument("strategies", metavar="[STRATEGY] [STRATEGY]", nargs=-1)
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @output_format
 def command(run: str, strategies: tuple[str, ...], price: float | None, output: str) -> int:
     """Explain the winner of RUN, or STRATEGY; compare two strategies term by term.

@@ -83,14 +83,12 @@ class SearchOptions(RequestOptions):
     "--for",
     "trainer",
     type=click.Choice(trainer_names()),
-    help="Only strategies that this trainer runs unchanged (see lcplan export).",
+    help="Only strategies that this trainer runs unchanged.",
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @knob_options
 @output_format
 def command(**options: Any) -> int:

@@ -59,9 +59,7 @@ class WhatIfOptions(RequestOptions):
 @document_option
 @click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]")
 @click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @workload_options

@@ -101,9 +101,7 @@ def _gang(asked: WorkerOptions) -> Gang | None:
             raise BadInputError("--coordinator, --num-processes and --process-id go with --devices-per-process")
         return None
     if any(given is not None for given in place) and None in place:
-        raise BadInputError(
-            "give all of --coordinator, --num-processes and --process-id, or leave them all out under Slurm or Open MPI"
-        )
+        raise BadInputError("give all of --coordinator, --num-processes and --process-id; Slurm and Open MPI need no option")
     processes, rank = (asked.num_processes, asked.process_id) if asked.coordinator else launched(os.environ)
     assert processes is not None
     assert rank is not None
