@@ -136,9 +136,9 @@ class StepKnobs(Frozen):
     """The placement of the axes. It carries no record: the mesh and the hardware decide which placements differ."""
     sharding_mode: Annotated[
         ShardingMode,
-        Knob(help="Who places arrays: the program, the compiler, or the arrays' types"),
+        Knob(help="Who places arrays: the program, the compiler, or the arrays' types", needs_key=True),
     ] = "manual"
-    scheduler: Annotated[Scheduler, Knob(help="Preset of XLA's scheduling flags", tuner=SCHEDULERS)] = "default"
+    scheduler: Annotated[Scheduler, Knob(help="Preset of XLA's scheduling flags", needs_key=True, tuner=SCHEDULERS)] = "default"
     """Its flags by their names under the jax at hand: ``planner.measure.targets.schedulers``."""
     collective_matmul: Annotated[
         CollectiveMatmul,

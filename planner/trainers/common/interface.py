@@ -172,7 +172,7 @@ class Trainer:
     replicates: bool = True
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
     keys: frozenset[KnobName] = frozenset()
-    """Knobs beyond ``knobs`` that its files have a key for."""
+    """Knobs beyond ``knobs`` that its files or the environment of its launch have a key for."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP

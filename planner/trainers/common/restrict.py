@@ -119,7 +119,7 @@ def _key_rule(trainer: Trainer, knob: StrategyKnob) -> Rule:
 
     def say(_: Setting, strategy: Strategy) -> str:
         value = strategy.knob(knob.name)
-        return f"{knob.name}={value}: {trainer.name} has no key for it; use {knob.name}={knob.default}"
+        return f"{knob.name}={value}: lcplan knows no key of {trainer.name} for it; use {knob.name}={knob.default}"
 
     return Rule(f"{trainer.name}-{knob.word}", "knob", broken, say)
 

@@ -74,7 +74,7 @@ def _without_key(trainer: Trainer, job: Job, *, planned: Job) -> list[Difference
             name=knob.word,
             plan=knob.stated(planned.strategy.knob(knob.name)),
             trainer=knob.stated(knob.default),
-            why=f"{trainer.title} has no key for it",
+            why=f"lcplan knows no key of {trainer.title} for it",
             field=knob.name,
         )
         for knob in trainer.lacks

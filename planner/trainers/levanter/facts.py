@@ -126,5 +126,6 @@ TRAINER = Trainer(
     model_problems=model_problems,
     extras=extras,
     any_axis_order=True,
+    keys=frozenset({"scheduler"}),
     jax=JAX,
 )

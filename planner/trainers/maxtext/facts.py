@@ -241,7 +241,7 @@ TRAINER = Trainer(
     extras=extras,
     documents_lost=documents_lost,
     any_axis_order=True,
-    keys=frozenset({"attention_block"}),
+    keys=frozenset({"attention_block", "scheduler"}),
     jax=JAX,
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
     compiles="tpu",

@@ -138,7 +138,7 @@ def test_no_other_trainer_offloads_in_a_share_of_its_layers(ask, name):
     half = Strategy(mesh=Mesh(fsdp=8), remat="offload-layer-in", offload_percent=50)
     every = half.model_copy(update={"offload_percent": 100})
     assert rule.broken(setting_of(request), StrategyTable.from_strategies([half, every])).tolist() == [True, False]
-    assert f"{name} has no key for it; use offload_percent=100" in rule.explain(setting_of(request), half)
+    assert f"lcplan knows no key of {name} for it; use offload_percent=100" in rule.explain(setting_of(request), half)
 
 
 def test_ulysses_heads(ask):

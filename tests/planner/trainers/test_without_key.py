@@ -13,6 +13,8 @@ OTHER = {
     "attention_block": {"attention_block": 1024},
     "offload_percent": {"offload_percent": 50, "remat": "offload-layer-in"},
     "bidirectional": {"bidirectional": "on", "scheme": "ring-zigzag"},
+    "sharding_mode": {"sharding_mode": "auto"},
+    "scheduler": {"scheduler": "latency-hiding"},
 }
 """A strategy with another value of each knob, so that the knob does something."""
 CASES = [(one.name, knob) for one in all_trainers() for knob in one.lacks]
