@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import StageFailedError
+from lcplan.strategy import AXES
 from planner.export.python import python_of, variable_of
 from planner.export.run import Export
 from planner.measure.workers.process import clean_environment
@@ -135,10 +136,14 @@ def _mismatches(facts: dict[str, Any], job: Job) -> list[str]:
     found = [
         f"{key}: the plan says {want}, the trainer {facts[key]}" for key, want in wanted.items() if facts.get(key, want) != want
     ]
-    for axis in ("data", "fsdp", "context", "tensor"):
+    for axis in AXES:
         size = facts.get("mesh", {}).get(axis, getattr(mesh, axis))
         if size != getattr(mesh, axis):
             found.append(f"{axis}: the plan says {getattr(mesh, axis)}, the trainer {size}")
+    experts = job.model.experts
+    sizes = [] if experts is None else [experts.count, experts.active, experts.d_ff]
+    if facts.get("experts", sizes) != sizes:
+        found.append(f"experts: the plan's number, experts of a token and width are {sizes}, the trainer's {facts['experts']}")
     if isinstance(facts.get("parameters"), int) and facts["parameters"] != job.model.parameters:
         found.append(f"parameters: the plan's model has {job.model.parameters}, the trainer's {facts['parameters']}")
     return found

@@ -7,7 +7,7 @@ from typing import Any
 from lcplan import __version__, catalog
 from lcplan.evidence.plan import Evidence, Launch, Plan, Request
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Mesh, Strategy
+from lcplan.strategy import AXES, Mesh, Strategy
 from planner.request.request import SearchRequest
 from planner.workloads.pricing import price
 
@@ -16,7 +16,7 @@ JAX = "0.10.1"
 
 def make_plan(model: str, hw: str, *, seq: int, batch: int = 1, **strategy: Any) -> Plan:
     """A plan by catalogue names; keywords are the strategy's, axes by their own names."""
-    axes = {axis: strategy.pop(axis) for axis in ("data", "fsdp", "context", "tensor") if axis in strategy}
+    axes = {axis: strategy.pop(axis) for axis in AXES if axis in strategy}
     strategy.setdefault("loss_chunk_tokens", min(1024, seq // axes.get("context", 1)))
     spec, hardware = catalog.model(model), catalog.hardware(hw)
     strategy.setdefault("backend", hardware.backends[0])
@@ -91,3 +91,24 @@ ABLE: dict[str, tuple[str, ...]] = {
     "jax": tuple(plans()),
 }  # fmt: skip
 """Plans that each trainer can run, named differences allowed; the others are refused."""
+
+
+def mixtures() -> dict[str, Plan]:
+    """Plans of mixtures of experts, with each dispatch, by name."""
+    return {
+        "qwen3-moe-32k-gb200": make_plan(
+            "qwen3-30b-a3b", "gb200-nvl72", seq=32768, batch=32, context=2, expert=16, tensor=2, microbatches=2
+        ),
+        "mixtral-16k-h200": make_plan(
+            "mixtral-8x7b", "dgx-h200x4", seq=16384, batch=32, fsdp=4, expert=8, remat="save-qkv", moe_capacity_percent=0
+        ),
+        "qwen3-moe-64k-v5p": make_plan(
+            "qwen3-30b-a3b", "tpu-v5p-64", seq=65536, batch=8, fsdp=2, context=4, expert=4, moe_dispatch="gather",
+            moe_capacity_percent=150,
+        ),
+        "mixtral-8k-v5p": make_plan(
+            "mixtral-8x7b", "tpu-v5p-64", seq=8192, batch=32, fsdp=4, expert=8, remat="save-all", moe_dispatch="capacity",
+            moe_capacity_percent=125,
+        ),
+        "mixtral-8k-fsdp": make_plan("mixtral-8x7b", "dgx-h200x4", seq=8192, batch=32, fsdp=32, microbatches=1),
+    }  # fmt: skip

@@ -133,6 +133,8 @@ def recognised(model: ModelSpec) -> ModelSpec:
     from lcplan import catalog
 
     apart = {"name", "source", "notes", "max_position", "sliding_window", "family"}
+    if model.experts is not None and model.expert_layers == model.layers:  # the dense feed-forward's width is in no layer
+        apart.add("d_ff")
     sizes = model.model_dump(exclude=apart)
     for name in catalog.model_names():
         known = catalog.model(name)

@@ -8,7 +8,7 @@ from typing import cast
 from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES, RematName
 
 _OF_EXPERTS = {"dispatched"}
-"""Tensors that a dense model, the only kind that importers read, does not have."""
+"""Tensors that a dense model does not have, so that its file keeps a policy without them."""
 
 
 def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
@@ -27,4 +27,5 @@ def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) ->
     strays = {name: len(away ^ set(policy.offloaded)) for name, policy in REMAT_POLICIES.items()}
     enough = [name for name, policy in REMAT_POLICIES.items() if set(policy.saved) >= wanted and set(policy.offloaded) <= away]
     name = min(enough, key=lambda name: (strays[name], len(REMAT_POLICIES[name].saved)))
-    return cast("RematName", name), strays[name] == 0 and set(REMAT_POLICIES[name].saved) - _OF_EXPERTS == wanted
+    whole = set(REMAT_POLICIES[name].saved)
+    return cast("RematName", name), strays[name] == 0 and wanted in (whole, whole - _OF_EXPERTS)

@@ -26,6 +26,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "remat_policy": _remat(config),
         "attention": _attention(config),
         "parameters": _shape(config),
+        **_experts(config),
     }
 
 
@@ -35,7 +36,7 @@ def _mesh(config: Any) -> dict[str, int]:
     if prod(sizes) != config.num_target_devices:
         raise ValueError(f"mesh axes multiply to {prod(sizes)}, the target has {config.num_target_devices} devices")
     named = dict(zip(config.mesh_axes, sizes, strict=True))
-    axes = ("data", "fsdp", "context", "tensor")
+    axes = ("data", "fsdp", "context", "tensor", *("expert",) * (named["expert"] > 1))
     return {"order": [name for name in config.mesh_axes if name in axes], **{axis: named[axis] for axis in axes}}
 
 
@@ -64,6 +65,21 @@ def _attention(config: Any) -> str:
 def _shape(config: Any) -> list[int]:
     names = ("num_decoder_layers", "emb_dim", "mlp_dim", "num_query_heads", "num_kv_heads", "head_dim", "vocab_size")
     return [int(getattr(config, name)) for name in names]
+
+
+def _experts(config: Any) -> dict[str, Any]:
+    """Number, experts of a token and width; and the kind of dispatch with its capacity."""
+    if config.num_experts == 1:
+        return {}
+    return {
+        "experts": [int(config.num_experts), int(config.num_experts_per_tok), int(config.moe_mlp_dim)],
+        "dispatch": {
+            "sparse": bool(config.sparse_matmul),
+            "ring": bool(config.use_ring_of_experts),
+            "capacity_factor": float(config.capacity_factor),
+            "ragged_buffer_factor": float(config.ragged_buffer_factor),
+        },
+    }
 
 
 def keys() -> Iterator[str]:

@@ -17,6 +17,7 @@ from lcplan.strategy.remat import REMAT_POLICIES
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title, yaml_scalar
 from planner.trainers.common.jax_environment import jax_environment
+from planner.trainers.maxtext import experts
 from planner.trainers.maxtext.compile import topology_words
 from planner.trainers.maxtext.facts import DECODER_BLOCKS, FILE, SAVED, SCHEMES, SPLASH_BLOCKS, deals_in_pairs
 
@@ -56,13 +57,14 @@ def export(translation: Translation, plan: Plan) -> Written:
         "Model": model_keys(job.model),
         "Batch": _batch(job),
         "Mesh": _mesh(job),
+        "Experts": experts.dispatch_keys(job),
         "Attention and context parallelism": _attention(job),
         "Rematerialisation": _remat(job),
         "Numbers": {"dtype": "bfloat16", "weight_dtype": "float32", "grad_dtype": "float32", "mu_dtype": "float32"},
         "Yours to replace: data and checkpoints": {"dataset_type": "synthetic", "enable_checkpointing": False},
     }
     lines = [f"# {title(translation)}"]
-    for heading, keys in sections.items():
+    for heading, keys in ((heading, keys) for heading, keys in sections.items() if keys):
         lines += ["", f"# {heading}"] if heading else []
         lines += [f"{key}: {yaml_scalar(value)}" for key, value in keys.items()]
     check = {"overrides": topology_words(job)} if job.hardware.kind == "tpu" else {}
@@ -105,6 +107,7 @@ def model_keys(model: ModelSpec) -> dict[str, Any]:
         "rope_max_timescale": round(rope.theta),
         "rope_type": {"llama3": "llama3.1", "yarn": "yarn"}.get(rope.scaling, "default"),
     }
+    keys |= experts.model_keys(model)
     if rope.scaling == "linear":
         keys["rope_linear_scaling_factor"] = rope.factor
     if rope.scaling == "yarn":
@@ -149,19 +152,31 @@ def _mesh(job: Job) -> dict[str, Any]:
     mesh, order = job.strategy.mesh, job.strategy.axis_order
     outer = split_slices(job)
     keys: dict[str, Any] = {}
-    for axis in ("data", "fsdp", "context", "tensor"):
-        keys[f"ici_{axis}_parallelism"] = getattr(mesh, axis) // outer[axis]
-    keys |= {f"dcn_{axis}_parallelism": outer[axis] for axis in ("data", "fsdp", "context", "tensor")}
-    if order != AXIS_ORDERS[0]:
-        ours = [axis for axis in order if axis in ("fsdp", "context")]
-        inner = [axis for axis in MESH_AXES if axis not in ("fsdp", "context")]
-        at = inner.index("fsdp_transpose")
-        keys["mesh_axes"] = [*inner[:at], *ours, *inner[at:]]
+    axes = ("data", "fsdp", "context", "tensor", *("expert",) * (mesh.expert > 1))
+    keys |= {f"ici_{axis}_parallelism": getattr(mesh, axis) // outer[axis] for axis in axes}
+    keys |= {f"dcn_{axis}_parallelism": outer[axis] for axis in axes}
+    if order != AXIS_ORDERS[0] or mesh.expert > 1:
+        keys["mesh_axes"] = _mesh_axes(job)
     if job.hardware.kind == "tpu":
         keys["allow_split_physical_axes"] = True
         slices = _slices(job)
         keys |= {"num_slices": slices} if slices > 1 else {}
     return keys
+
+
+def _mesh_axes(job: Job) -> list[str]:
+    """MaxText's axes with fsdp and context in the plan's order, and experts outside tensor, as lcplan places them."""
+    if job.strategy.axis_order == AXIS_ORDERS[0]:
+        axes = list(MESH_AXES)
+    else:
+        ours = [axis for axis in job.strategy.axis_order if axis in ("fsdp", "context")]
+        inner = [axis for axis in MESH_AXES if axis not in ours]
+        at = inner.index("fsdp_transpose")
+        axes = [*inner[:at], *ours, *inner[at:]]
+    if job.strategy.mesh.expert > 1:
+        axes.remove("expert")
+        axes.insert(axes.index("tensor"), "expert")
+    return axes
 
 
 def _slices(job: Job) -> int:
@@ -201,6 +216,7 @@ def _remat(job: Job) -> dict[str, Any]:
     if policy in NAMED_REMAT:
         return {"remat_policy": NAMED_REMAT[policy]}
     kept, offloaded = REMAT_POLICIES[policy].kept, REMAT_POLICIES[policy].offloaded
-    places = {name: "device" for tensor in kept for name in SAVED.get(tensor, ())}
-    places |= {name: "offload" for tensor in offloaded for name in SAVED.get(tensor, ())}
+    names = SAVED if job.model.experts is None else {**SAVED, **{tensor: (name,) for tensor, name in experts.SAVED.items()}}
+    places = {name: "device" for tensor in kept for name in names.get(tensor, ())}
+    places |= {name: "offload" for tensor in offloaded for name in names.get(tensor, ())}
     return {"remat_policy": "custom", **places}

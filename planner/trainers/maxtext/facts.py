@@ -20,11 +20,12 @@ from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
 from planner.rules.interface import Mask, Rule, divisors_up_to
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
 from planner.trainers.common.knobs import always, as_is, instead, jax_knobs, other_schemes
+from planner.trainers.maxtext import experts
 
 FILE = "maxtext.yml"
 JAX = "0.11.2"
 DECODER_BLOCKS: Mapping[str, str] = MappingProxyType(
-    {"llama": "llama2", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
+    {"llama": "llama2", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", **experts.BLOCKS}
 )
 """MaxText's decoder block of each of lcplan's families."""
 
@@ -73,7 +74,7 @@ def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
 
 def model_problems(model: ModelSpec) -> list[str]:
     """Why MaxText's configuration cannot describe a model."""
-    problems = []
+    problems = experts.model_problems(model)
     if model.activation not in ("silu", "gelu", "relu"):
         problems.append(f"activation {model.activation} of {model.name} has no name in mlp_activations")
     if model.out_bias or model.mlp_bias:
@@ -125,7 +126,7 @@ def extras(job: Job) -> list[Difference]:
                 why="per_device_batch_size is below 1 (global_batch_size_to_load); matters to the input pipeline alone",
             )
         )
-    return found
+    return [*found, *experts.extras(job)]
 
 
 def deals_in_pairs(job: Job) -> bool:
@@ -236,11 +237,13 @@ TRAINER = Trainer(
         Rule("maxtext-ulysses-heads", "knob", _ulysses, _say_ulysses),
         Rule("maxtext-kv-heads", "knob", _kv_heads, _say_kv_heads),
         Rule("maxtext-slices", "knob", _across_slices, _say_across_slices),
+        *experts.RULES,
     ),
     model_problems=model_problems,
     extras=extras,
     documents_lost=documents_lost,
     any_axis_order=True,
+    experts=True,
     keys=frozenset({"attention_block", "scheduler"}),
     jax=JAX,
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),

@@ -12,6 +12,7 @@ from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
 from planner.trainers.common.imported import Imported, mesh_text, number, whole
 from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
 from planner.trainers.maxtext.read_file import said as said_by
 from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
@@ -86,7 +87,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     if said.get("model_name", "default") == "default":
         defaults["model"] = (base_model(), "model_name: default")
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
-    options |= _experts(values, file=file)
+    options |= read_dispatch(values, file=file)
     tensors = kept(values, file=file)
     remat, exact = tensors.priced
     remat_notes = [] if exact else [f"remat_policy {values['remat_policy']} is priced as {remat}, {NEAREST}"]
@@ -163,14 +164,6 @@ def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[st
         return {}
     balanced = bool(values["context_parallel_load_balance"])
     return {"scheme": ("ring-zigzag",) if strategy == "ring" and balanced else (names[strategy],)}
-
-
-def _experts(values: Mapping[str, Any], *, file: str) -> dict[str, Any]:
-    """Dense products of experts have room for a share of the tokens and drop what is over (``layers/moe.py``)."""
-    factor = number(values["capacity_factor"], "capacity_factor", file=file)
-    if factor <= 0 or values["sparse_matmul"]:
-        return {}
-    return {"moe_dispatch": ("capacity",), "moe_capacity_percent": (max(1, round(100 * factor)),)}
 
 
 def _tiles(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:

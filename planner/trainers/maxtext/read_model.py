@@ -10,6 +10,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.imported import catalogue_model, number, recognised, whole
+from planner.trainers.maxtext.experts import BLOCKS, read_model
 from planner.trainers.maxtext.export import MODEL_NAMES
 from planner.trainers.maxtext.facts import DECODER_BLOCKS, LLAMA3_1_SCALING
 
@@ -61,7 +62,10 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
         "llama4-17b-16e": "llama4-scout",
     }
 )
-"""The catalogue's models that MaxText has and lcplan does not export to it: by name alone, whose sizes a file cannot change."""
+"""The catalogue's models that lcplan does not export under MaxText's name, read by their names only.
+
+A YAML file cannot change their sizes: values of a file lose to those of the model's own (``configs/pyconfig.py``), even with
+``override_model_config``, which only a command line uses. The sizes of a mixture are therefore exported without a name."""
 
 
 DENSE_NAMES: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
@@ -120,15 +124,17 @@ def _sizes(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
     """lcplan's fields of the keys that are said."""
     block, families = said.get("decoder_block"), {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
     if block is not None and (not isinstance(block, str) or block not in families):
-        raise BadInputError(
-            f"{file}: decoder_block {block!r} is no dense decoder that lcplan models{hint(str(block), families)}"
-        )
+        raise BadInputError(f"{file}: decoder_block {block!r} is not one that lcplan models{hint(str(block), families)}")
     sizes = {ours: said[theirs] for theirs, ours in {**SIZES, **FLAGS}.items() if theirs in said}
     if block is not None:
         sizes["family"] = families[block]
     activations = said.get("mlp_activations")
     if isinstance(activations, list) and activations:
         sizes |= {"activation": str(activations[0]), "mlp": "gated" if len(activations) > 1 else "plain"}
+    if said.get("num_experts", 1) != 1:
+        sizes["experts"] = read_model(said)
+    elif block in BLOCKS.values() and said.get("model_name", "default") == "default":
+        raise BadInputError(f"{file}: decoder_block {block} without num_experts; set num_experts and base_moe_mlp_dim")
     return sizes | _rope(said, file=file)
 
 
@@ -140,7 +146,12 @@ def _scaled(sizes: dict[str, Any], said: Mapping[str, Any], *, file: str) -> dic
     turns, rest = divmod(scale.bit_length() - 1, 3)
     wider = {"heads": turns + (rest > 0), "kv_heads": turns + (rest > 0), "d_ff": turns + (rest > 0)}
     wider |= {"d_model": turns + (rest > 1), "layers": turns}
-    return sizes | {field: whole(sizes[field], field, file=file) * 2**times for field, times in wider.items() if times}
+    scaled = {field: whole(sizes[field], field, file=file) * 2**times for field, times in wider.items() if times}
+    if sizes.get("experts") and wider["d_ff"]:
+        experts = sizes["experts"]
+        width = whole(experts.get("d_ff"), "base_moe_mlp_dim", file=file)
+        scaled["experts"] = experts | {"d_ff": width * 2 ** wider["d_ff"]}
+    return sizes | scaled
 
 
 def _rope(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:

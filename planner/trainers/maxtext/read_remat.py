@@ -16,6 +16,7 @@ from lcplan.formats.suggest import hint
 from lcplan.strategy.remat import LAYER_IN, RematName
 from planner.trainers import Job
 from planner.trainers.common.nearest_remat import nearest_superset
+from planner.trainers.maxtext import experts
 from planner.trainers.maxtext.facts import SAVED
 
 _QKV, _OUT, _MLP = ("query", "key", "value"), ("attention_out",), ("gate", "up")
@@ -82,6 +83,7 @@ def kept(values: Mapping[str, Any], *, file: str) -> Kept:
 def _ours(values: Mapping[str, Any], place: str) -> tuple[str, ...]:
     """lcplan's names of the tensors that ``custom`` puts in a place."""
     found = {ours for ours, names in SAVED.items() if any(values.get(name) == place for name in names)}
+    found |= {ours for ours, name in experts.SAVED.items() if values.get(name) == place}
     found |= {ours for name, several in _JOINED.items() if values.get(name) == place for ours in several}
     return tuple(sorted(found))
 

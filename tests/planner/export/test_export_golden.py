@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from export_plans import ABLE
+from export_plans import ABLE, mixtures
 
 from lcplan import __version__
 from planner.export.run import export_plan
@@ -23,11 +23,12 @@ CASES = [
     ("levanter", "70b-8k-gb200"), ("levanter", "8b-128k-two-slices"),
     ("jax", "8b-256k-gb200"), ("jax", "8b-8k-v6e"),
 ]  # fmt: skip
+MIXTURES = [("maxtext", "qwen3-moe-32k-gb200"), ("maxtext", "mixtral-8k-v5p")]
 
 
-@pytest.mark.parametrize(("trainer", "name"), CASES)
+@pytest.mark.parametrize(("trainer", "name"), [*CASES, *MIXTURES])
 def test_export_is_the_golden_text(named_plans, trainer, name):
-    written = export_plan(named_plans[name], trainer).files
+    written = export_plan((named_plans | mixtures())[name], trainer).files
     folder = GOLDEN / f"{trainer}-{name}"
     texts = {
         file: text.replace(f"lcplan {__version__}", "lcplan VERSION") for file, text in written.items() if file != "plan.yaml"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from export_plans import ABLE
+from export_plans import ABLE, mixtures
 from real_trainers import REAL, real_python
 
 from lcplan.spec.model import ModelSpec
@@ -51,6 +51,18 @@ def test_the_real_package_accepts_and_reads_every_plan_back(named_plans, tmp_pat
         elif "parameters" in result.facts:
             assert result.facts["parameters"] == _parameters(trainer, named_plans[name].request.model)
     assert wrong == {}
+
+
+@pytest.mark.parametrize("trainer", [one.name for one in all_trainers() if one.experts and not one.own_step])
+def test_the_real_package_accepts_and_reads_every_mixture_back(tmp_path, python, trainer):
+    exports = [(export_plan(plan, trainer), tmp_path / name) for name, plan in mixtures().items()]
+    for export, folder in exports:
+        write_export(folder, export.files)
+    for (export, _), result in zip(exports, check_exports(exports, python(trainer)), strict=True):
+        job = export.translation.job
+        assert result.good, result.said or result.mismatches
+        assert result.facts["experts"] == [job.model.experts.count, job.model.experts.active, job.model.experts.d_ff]
+        assert result.facts["mesh"].get("expert", 1) == job.strategy.mesh.expert
 
 
 def _parameters(trainer: str, model: ModelSpec) -> object:
@@ -128,6 +140,15 @@ def test_an_export_that_means_another_plan_is_noticed(named_plans, tmp_path, pyt
     assert result.mismatches == (
         "global_batch: the plan says 2, the trainer 4",
         "microbatches: the plan says 2, the trainer 4",
+    )
+
+
+def test_experts_that_mean_another_mixture_are_noticed(tmp_path, python):
+    plan = mixtures()["mixtral-8k-v5p"]
+    change = replaced("num_experts: 8", "num_experts: 16")
+    result = checked(plan, "maxtext", folder=tmp_path, python=python("maxtext"), change=change)
+    assert result.mismatches == (
+        "experts: the plan's number, experts of a token and width are [8, 2, 14336], the trainer's [16, 2, 14336]",
     )
 
 

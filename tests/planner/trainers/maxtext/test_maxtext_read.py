@@ -110,7 +110,8 @@ def test_unknown_keys_are_listed_with_the_nearest(says):
         (("ici_fsdp_parallelism: 1", "ici_fsdp_parallelism: -1"), "an ici axis is -1.*give --devices"),
         (("ici_tensor_parallelism: 2", "ici_tensor_parallelism: two"), "ici_tensor_parallelism: 'two' is not a size"),
         (("per_device_batch_size: 0.0625", "per_device_batch_size: 0.01"), "on 32 devices is no sequence at all"),
-        (("model_name: llama3-8b", "decoder_block: mixtral"), "decoder_block 'mixtral' is no dense decoder"),
+        (("model_name: llama3-8b", "decoder_block: deepseek"), "decoder_block 'deepseek' is not one that lcplan models"),
+        (("model_name: llama3-8b", "decoder_block: mixtral"), "decoder_block mixtral without num_experts; set num_experts"),
         (("compile_topology", "compile_topology"), ""),
     ],
 )
