@@ -8,11 +8,14 @@ from phrases import ALLOWED
 from words import HELP, PACKAGES, PAGES, ROOT, Text, code_texts, findings, main, texts_of
 
 CHECKED = (
+    HELP,
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs",
     "lcplan",
+    "planner/api.py",
+    "planner/cli",
     "planner/calibrate",
     "planner/candidates",
     "planner/explain",
