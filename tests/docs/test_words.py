@@ -19,6 +19,8 @@ CHECKED = (
     "planner/calibrate",
     "planner/candidates",
     "planner/explain",
+    "planner/export",
+    "planner/imports",
     "planner/measure",
     "planner/request",
     "planner/rules",
