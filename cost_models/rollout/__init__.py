@@ -1,1 +1,1 @@
-"""Laws of a rollout: memory and time of prefill and decode, by parameter layout and cache layout."""
+"""Cost model of a rollout: memory and time of prefill and decode, by parameter layout and cache layout."""

@@ -21,10 +21,10 @@ from cost_models.rollout.time import RolloutTime
 
 @dataclass(frozen=True)
 class RolloutEstimate(EstimateTable):
-    """As ``EstimateTable``; a step is the whole rollout, tokens are those that it generates."""
+    """An ``EstimateTable`` whose step is the whole rollout and whose tokens are the generated ones."""
 
     phases: tuple[str, ...] = ROLLOUT_PHASES
-    """What ``phase`` is a code into."""
+    """Names of the codes in ``phase``."""
     extra: dict[str, Floats] | None = None
     """Further columns of a row's object."""
 
@@ -54,7 +54,7 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
 
     Notes
     -----
-    Source: the laws of this package, each with its own.
+    Source: the other modules of this package; each names its sources.
     """
     rollout = Rollout(setting, table)
     memory, total, phase = RolloutMemory(rollout).parts()
@@ -88,7 +88,7 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
 
 
 def rollout_need_bytes(setting: Setting, table: RolloutTable) -> Floats:
-    """What each layout needs of a device's budget: of decode and prefill the larger, and the allowance beside it.
+    """Memory that each layout takes from a device's budget: the larger of decode and prefill, and the allowance.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def rollout_need_bytes(setting: Setting, table: RolloutTable) -> Floats:
 def rollout_flop(setting: Setting) -> float:
     """Work of a rollout's forward passes, prompt and generated tokens alike.
 
-    A third of what training on the same tokens takes.
+    A third of the FLOPs of training on the same tokens.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def estimate_iteration(setting: Setting, table: IterationTable) -> EstimateTable
 
 
 def _rollout_total(train: EstimateTable, rollout: EstimateTable, table: IterationTable) -> Floats:
-    """The rollout's need beside the train state; shards that it gathers from are the train step's own."""
+    """The rollout's memory with the train state resident; the shards that it gathers belong to the train state."""
     shared = table.is_layout("gathered-once", "gathered-per-step") * rollout.memory_bytes["params"]
     resident = sum((train.memory_bytes[name] for name in RESIDENT), start=np.zeros(len(table)))
     return np.asarray(resident + rollout.total_bytes - shared)
@@ -113,19 +113,19 @@ def _rollout_total(train: EstimateTable, rollout: EstimateTable, table: Iteratio
 def _memory(
     train: EstimateTable, rollout: EstimateTable, table: IterationTable
 ) -> tuple[dict[str, Floats], Floats, np.ndarray]:
-    """Parts of whichever of the two binds, their sum, and where it is the rollout."""
-    beside = _rollout_total(train, rollout, table)
-    sampling = beside > train.total_bytes
+    """Parts of the larger of the two, their sum, and where the rollout is the larger."""
+    rollout_total = _rollout_total(train, rollout, table)
+    sampling = rollout_total > train.total_bytes
     shared = table.is_layout("gathered-once", "gathered-per-step")
     parts = {name: np.where(sampling & (name not in RESIDENT), 0.0, column) for name, column in train.memory_bytes.items()}
     for name, column in rollout.memory_bytes.items():
         own = np.where(shared, 0.0, column) if name == "params" else column
         parts[f"rollout_{name}"] = np.where(sampling, own, 0.0)
-    return parts, np.maximum(beside, train.total_bytes), sampling
+    return parts, np.maximum(rollout_total, train.total_bytes), sampling
 
 
 def reshard_seconds(setting: Setting, table: IterationTable) -> Floats:
-    """Time in which the trained shards become a rollout's whole matrices, once an iteration.
+    """Time to gather the trained shards to a rollout's whole matrices, once per iteration.
 
     An all-gather over the rollout's data axis of ``g P / t`` bytes; the gathers of the other layouts are the rollout's own.
 
@@ -134,7 +134,7 @@ def reshard_seconds(setting: Setting, table: IterationTable) -> Floats:
     setting : Setting
         Model, machine and the rollout's workload.
     table : IterationTable
-        Rollouts beside their train strategies.
+        Rollouts with their train strategies.
 
     Returns
     -------

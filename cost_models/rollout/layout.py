@@ -1,4 +1,4 @@
-"""Rollout: what one device holds and moves under each layout, as float64 columns that its laws share."""
+"""Rollout: sizes of arrays and transfers of one device under each layout, as float64 columns for memory and time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rollout:
 
     @cached_property
     def sequences(self) -> Floats:
-        """Sequences whose next token a device makes: ``b`` [sequences]."""
+        """Sequences of a device's data x fsdp rank: ``b`` [sequences]."""
         return self.work.batch / (self.layout.data * self.layout.fsdp)
 
     @cached_property

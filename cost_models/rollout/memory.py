@@ -1,4 +1,4 @@
-"""Memory of a rollout's program on one device: parameters by layout, the cache, and what a decode step has at once."""
+"""Memory of a rollout's program on one device: parameters by layout, the cache, and the arrays of a decode step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RolloutMemory:
 
     @cached_property
     def second_cache(self) -> Floats:
-        """The cache that a step writes where it may not write into the given one [bytes per device]."""
+        """The second cache of a step that may not write into the given one [bytes per device]."""
         return self.rollout.cache_bytes * (not self.rollout.work.donate)
 
     @cached_property

@@ -72,7 +72,7 @@ class RolloutTable(StrategyTable):
 
     @cached_property
     def trained(self) -> StrategyTable:
-        """The train step's columns alone."""
+        """The train step's columns only."""
         return StrategyTable(**_columns(self))
 
     @cached_property

@@ -24,7 +24,7 @@ DECODE_KERNELS = 14.0
 keys and values, output, gate, up and down, two rotations, the cache's write and its layer's slice, scores with softmax, values,
 the gate's product."""
 CAST_BYTES = 4.0
-"""Traffic of a weight that is kept in fp32 and multiplied in bf16, beside its read: the bf16 copy written and read."""
+"""Further traffic of a weight that is stored in fp32 and multiplied in bf16: its bf16 copy is written and read."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RolloutTime:
 
     @cached_property
     def _work(self) -> StepWork:
-        """The prompts' forward pass, as the train step's law has it."""
+        """The prompts' forward pass, priced as in the train step."""
         return StepWork(self.rollout.layout, self.rates)
 
     @property
@@ -51,14 +51,14 @@ class RolloutTime:
         return float(self.rollout.setting.model.layers)
 
     def _call(self, op: Op, axes: tuple[AxisName, ...], size_bytes: Floats) -> Floats:
-        """One collective [s]; none where the axes have one member."""
+        """Time of one collective [s]; zero where the axes have one member."""
         layout = self.rollout.layout
         span = span_of(layout, axes)
         cost = call_cost(op, span, hardware=layout.setting.hardware, rates=self.rates)
         return np.where(span.members > 1, cost.seconds(size_bytes), 0.0)
 
     def _gather(self, elements: Floats) -> Floats:
-        """fsdp's gather of so many elements, in gather dtype."""
+        """Time of fsdp's gather of ``elements``, in the gather dtype [s]."""
         layout = self.rollout.layout
         hardware = layout.setting.hardware
         closed = hardware.torus is None or all(hardware.torus_wrap or (False,))
@@ -109,7 +109,7 @@ class RolloutTime:
 
     @cached_property
     def comm_fsdp(self) -> Floats:
-        """Gathers in each step, or of all matrices once; a step's products hide none of it [s per rollout]."""
+        """Gathers in each step, or of all matrices once; products do not overlap with them [s per rollout]."""
         rollout = self.rollout
         step = self._layers * self._gather(rollout.layer_elements) + 2.0 * self._gather(self._table)
         return np.where(rollout.gathers, self._steps * step, rollout.gathers_once * self._gather(rollout.matrix_elements))
@@ -129,7 +129,7 @@ class RolloutTime:
 
     @cached_property
     def overhead(self) -> Floats:
-        """The least time of a decode step's kernels [s per rollout]."""
+        """The minimum duration of a decode step's kernels [s per rollout]."""
         return np.full(len(self.rollout.table), self._steps * self._layers * DECODE_KERNELS * self._work.floor_s)
 
     def parts(self) -> dict[str, Floats]:

@@ -1,4 +1,4 @@
-"""Workloads with a rollout: sampling alone, and one iteration of reinforcement learning on the same devices."""
+"""Workloads with a rollout: sampling, and an iteration of reinforcement learning on the same devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_KIND: WorkloadKind = "train"
 _TRAIN_SIZES = {
     "seq": "takes --prompt and --generate",
     "global_batch": "takes --batch",
-    "document_len": "takes a prompt a sequence, unpacked",
+    "document_len": "takes one prompt per sequence, unpacked",
 }
 
 
@@ -52,9 +52,9 @@ class SampleWorkload(Frozen):
     """Sequences that are sampled at a time, over all devices."""
     precision: Literal["bf16", "fp32"] = "bf16"
     kv_dtype: Dtype = "bf16"
-    """What keys and values are kept in."""
+    """The dtype of keys and values in the cache."""
     donate: bool = True
-    """Whether a decode step writes into the cache that it is given; else it makes another."""
+    """Whether a decode step writes into the given cache; else it makes a second one."""
 
     @staticmethod
     def fields_of(options: Mapping[str, Any], default_batch: Callable[[int], int]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ AnyWorkload = Annotated[
     Annotated[Workload, Tag("train")] | Annotated[SampleWorkload, Tag("sample")] | Annotated[RlWorkload, Tag("rl")],
     Discriminator(_kind),
 ]
-"""The workload of a request, a plan or a job; ``kind`` tells the types apart."""
+"""The workload of a request, a plan or a job; ``kind`` selects the type."""
 WORKLOAD_TYPES: Mapping[WorkloadKind, type[Workload | SampleWorkload]] = MappingProxyType(
     {"train": Workload, "sample": SampleWorkload, "rl": RlWorkload}
 )

@@ -34,7 +34,7 @@ class PlannedWorkload(ABC, Generic[Table]):
     """Every rule that one strategy must keep."""
 
     refused_questions: ClassVar[Mapping[str, str]] = {}
-    """What-if questions that the kind does not answer, each with the reason and a way out."""
+    """What-if questions that the kind does not answer, each with the reason and an alternative."""
     foreign_changes: ClassVar[frozenset[str]] = frozenset()
     """Kinds of change (``planner.what_if.changes``) that cannot help it."""
     accumulates: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     @abstractmethod
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
-        """The same strategies, with those that a rule rejects."""
+        """The same strategies, and the strategies that a rule rejects."""
 
     @abstractmethod
     def table_of(self, strategies: Sequence[Strategy]) -> Table:
@@ -62,7 +62,7 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     @abstractmethod
     def need_bytes(self, setting: Setting, table: Table) -> Floats:
-        """Memory that each strategy needs of a device's budget [bytes per device], shape ``[n]``; infinite: no budget helps."""
+        """Memory that each strategy takes from the budget [bytes per device], shape ``[n]``; infinite: no budget helps."""
 
     @abstractmethod
     def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
@@ -70,7 +70,7 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     @abstractmethod
     def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
-        """The one strategy on ``mesh`` that the filters name, its open knobs filled in.
+        """The one strategy on ``mesh`` that the filters name; open knobs get their defaults.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     @abstractmethod
     def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
-        """Strategies by the number of sequences that a batch of theirs is a multiple of."""
+        """Groups of strategies by batch unit: their batches are multiples of that number of sequences."""
 
     @abstractmethod
     def batch_unit(self, strategy: Strategy) -> int:

@@ -1,4 +1,4 @@
-"""Pricing: estimates and memory needs of strategies, by the laws of the setting's workload."""
+"""Estimates and memory needs of strategies, from the cost model of the setting's workload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def price_table(setting: Setting, table: StrategyTable) -> EstimateTable:
 
 
 def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
-    """Memory that each strategy needs of a device's budget [bytes per device], shape ``[n]``; infinite: no budget helps."""
+    """Memory that each strategy takes from the budget [bytes per device], shape ``[n]``; infinite: no budget helps."""
     return WORKLOADS[setting.workload.kind].need_bytes(setting, table)
 
 
@@ -32,6 +32,6 @@ def table_of(setting: Setting, strategies: Sequence[Strategy]) -> StrategyTable:
 
 
 def price(request: SearchRequest, strategy: Strategy) -> Candidate:
-    """The strategy with the laws' estimate."""
+    """The strategy with its estimate."""
     setting = setting_of(request)
     return Candidate(strategy=strategy, estimate=price_table(setting, table_of(setting, [strategy])).row(0))

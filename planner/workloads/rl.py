@@ -1,4 +1,4 @@
-"""``--workload rl``: an iteration of a train step and a rollout that take turns on the same devices."""
+"""``--workload rl``: an iteration of a rollout and a train step, one after the other on the same devices."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Iteration(PlannedWorkload[IterationTable]):
     not_exported = ROLLOUT.not_exported
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> IterationTable:
-        """Every iteration whose parts break no rule."""
+        """Every iteration whose train step and rollout break no rule."""
         trained = TRAIN_STEP.points(_train_request(request), backends, most_devices=most_devices)
         rollouts = ROLLOUT.points(_sample_request(request), backends, most_devices=most_devices)
         return _joined(request, trained, rollouts)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
-        """The same iterations; the strategies that a rule rejects are those of the train step."""
+        """The same iterations; rejected strategies are counted for the train step only."""
         trained = TRAIN_STEP.space(_train_request(request), backends)
         rollouts = ROLLOUT.points(_sample_request(request), backends)
         return Space(trained.rejected, _joined(request, trained.table, rollouts))
@@ -56,11 +56,11 @@ class Iteration(PlannedWorkload[IterationTable]):
         return IterationTable.from_strategies(strategies)
 
     def price(self, setting: Setting, table: IterationTable) -> EstimateTable:
-        """The laws of both parts."""
+        """The estimate of the train step and of the rollout."""
         return estimate_iteration(setting, table)
 
     def need_bytes(self, setting: Setting, table: IterationTable) -> Floats:
-        """The need of the larger part."""
+        """Memory of the train step or of the rollout, whichever needs more."""
         priced = estimate_iteration(setting, table)
         return priced.total_bytes + priced.allowance_bytes
 
@@ -69,15 +69,15 @@ class Iteration(PlannedWorkload[IterationTable]):
         return TRAIN_STEP.need_on_meshes(setting, meshes, like=like)
 
     def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
-        """The train step that the filters name, with the rollout that they name."""
+        """The train step and the rollout that the filters name."""
         return _with_rollout(request, TRAIN_STEP.resolve(_train_request(request), mesh, backends=backends))
 
     def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
-        """No groups: ``max-batch`` is refused."""
+        """Yield nothing: ``max-batch`` is refused."""
         yield from ()
 
     def batch_unit(self, strategy: Strategy) -> int:
-        """The train step's."""
+        """The batch unit of the train step."""
         return TRAIN_STEP.batch_unit(strategy)
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
@@ -93,7 +93,7 @@ def _train_request(request: SearchRequest) -> SearchRequest:
 
 
 def _sample_request(request: SearchRequest) -> SearchRequest:
-    """The request of the iteration's rollout: on any mesh, for its own may differ from the train step's."""
+    """The request of the iteration's rollout, on any mesh: its mesh may differ from the train step's."""
     work = request.workload.sample
     assert work is not None, "a request of an iteration"
     filters = request.filters.model_copy(update={"mesh": {}})
@@ -101,7 +101,7 @@ def _sample_request(request: SearchRequest) -> SearchRequest:
 
 
 def _joined(request: SearchRequest, trained: StrategyTable, rollouts: RolloutTable) -> IterationTable:
-    """Train strategies on the front of their mesh, times the rollouts of the same devices that can follow them."""
+    """Pareto-optimal train strategies of each mesh, each with every rollout on the same devices that can follow it."""
     trained = trained.take(_fronts(request, trained))
     pairs = (trained.devices[:, None] == rollouts.devices[None, :]) & _follows(trained, rollouts)
     left, right = np.nonzero(pairs)
@@ -111,7 +111,10 @@ def _joined(request: SearchRequest, trained: StrategyTable, rollouts: RolloutTab
 
 
 def _follows(trained: StrategyTable, rollouts: RolloutTable) -> np.ndarray:
-    """Rollouts that gather do so from the trained shards where they lie; the others are resharded to from anywhere."""
+    """Whether each rollout can follow each train step, shape ``[trained, rollouts]``.
+
+    A rollout that gathers reads the trained shards in place, so its mesh must match. Other rollouts get resharded parameters.
+    """
     gathers = rollouts.is_layout("gathered-once", "gathered-per-step")[None, :]
     shards, alike = trained.fsdp * trained.context, trained.tensor[:, None] == rollouts.tensor[None, :]
     same = alike & (trained.data[:, None] == rollouts.data[None, :]) & (shards[:, None] == rollouts.fsdp[None, :])
@@ -119,7 +122,7 @@ def _follows(trained: StrategyTable, rollouts: RolloutTable) -> np.ndarray:
 
 
 def _fronts(request: SearchRequest, trained: StrategyTable) -> np.ndarray:
-    """Rows that no other row of the same mesh beats in time and memory."""
+    """Indices of the rows that no other row of the same mesh beats in both time and memory."""
     if not len(trained):
         return np.zeros(0, dtype=np.int64)
     priced = estimate(setting_of(_train_request(request)), trained)
@@ -136,12 +139,12 @@ def _fronts(request: SearchRequest, trained: StrategyTable) -> np.ndarray:
 def _with_rollout(request: SearchRequest, trained: Strategy) -> Strategy:
     """The train strategy with the rollout that the filters name.
 
-    Left open, the trained shards are gathered once; a mesh without shards has whole matrices.
+    By default the trained shards are gathered once; a mesh without shards has whole matrices.
 
     Raises
     ------
     BadInputError
-        The rollout cannot have that layout beside this mesh.
+        The rollout cannot have that layout on this mesh.
     """
     mesh, filters = trained.mesh, request.filters
     shards = mesh.fsdp * mesh.context

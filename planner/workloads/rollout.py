@@ -37,11 +37,11 @@ class Rollout(PlannedWorkload[RolloutTable]):
     refused_questions = {"max-seq": "max-seq is asked of a train step; with --workload sample use sweep --vary generate=.."}
     foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
     accumulates = False
-    not_tuned = "the tuner turns knobs of a train step; leave it out, or plan the train step alone (--workload train)"
-    not_exported = "strategies.rollout.step builds its program, and a plan of --workload train is what trainers take"
+    not_tuned = "the tuner changes knobs of a train step; leave it out, or plan a train step (--workload train)"
+    not_exported = "strategies.rollout.step builds its program; trainers take plans of --workload train"
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
-        """Meshes that keep the rules, times their layouts."""
+        """Every layout of each mesh that breaks no rule."""
         meshes = mesh_sizes(request, most_devices)
         kept = screen(setting_of(request), ROLLOUT_RULES, mesh_table(meshes)) < 0
         return expand(request.filters, backends, meshes[kept])
@@ -60,15 +60,15 @@ class Rollout(PlannedWorkload[RolloutTable]):
         return RolloutTable.from_strategies(strategies)
 
     def price(self, setting: Setting, table: RolloutTable) -> EstimateTable:
-        """The laws of the rollout."""
+        """The rollout's estimate."""
         return estimate_rollout(setting, table)
 
     def need_bytes(self, setting: Setting, table: RolloutTable) -> Floats:
-        """The memory laws of the rollout."""
+        """The rollout's memory."""
         return rollout_need_bytes(setting, table)
 
     def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
-        """The layout of ``like`` where a mesh can have it, else the last that the mesh can have."""
+        """The layout of ``like`` on meshes that can have it, and the last possible layout on the others."""
         assert like.sampling is not None, "a strategy of a rollout"
         wanted, backend = like.sampling, (like.backend,)
         tables = []
@@ -82,7 +82,7 @@ class Rollout(PlannedWorkload[RolloutTable]):
         return table, rollout_need_bytes(setting, table)
 
     def resolve(self, request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...]) -> Strategy:
-        """The layout that the filters name; left open, a layer is gathered in each step and the cache is read whole."""
+        """The layout that the filters name; by default each step gathers every layer and reads the whole cache."""
         filters = request.filters
         refuse_several(filters, KNOBS)
         default = layouts_of(mesh.fsdp, mesh.tensor)[-1]
@@ -103,7 +103,7 @@ class Rollout(PlannedWorkload[RolloutTable]):
         return strategy
 
     def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
-        """By data x fsdp x tensor."""
+        """Group the meshes by data x fsdp x tensor."""
         meshes = mesh_sizes(ask.request, ask.most_devices)
         rules = tuple(rule for rule in ROLLOUT_RULES if rule.name not in _BATCH_RULES)
         meshes = meshes[screen(setting_of(ask.request), rules, mesh_table(meshes)) < 0]
@@ -112,12 +112,12 @@ class Rollout(PlannedWorkload[RolloutTable]):
             yield int(unit), expand(ask.request.filters, ask.backends, meshes[units == unit])
 
     def batch_unit(self, strategy: Strategy) -> int:
-        """One sequence for each data x fsdp rank, and one for each tensor rank of it, which needs a row."""
+        """Sequences so that each tensor rank of each data x fsdp rank has one row."""
         mesh = strategy.mesh
         return mesh.data * mesh.fsdp * mesh.tensor
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The rollout."""
+        """The rollout's program."""
         work = request.workload.sample
         assert work is not None, "a workload with a rollout"
         return (

@@ -30,7 +30,7 @@ class TrainStep(PlannedWorkload[StrategyTable]):
     rules = ALL_RULES
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
-        """Meshes that keep their rules, times the knobs that keep theirs."""
+        """Every combination of mesh and knobs that breaks no rule."""
         setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
         meshes = mesh_sizes(request, most_devices)
         points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
@@ -59,11 +59,11 @@ class TrainStep(PlannedWorkload[StrategyTable]):
         return StrategyTable.from_strategies(strategies)
 
     def price(self, setting: Setting, table: StrategyTable) -> EstimateTable:
-        """The laws of the train step."""
+        """The train step's estimate."""
         return estimate(setting, table)
 
     def need_bytes(self, setting: Setting, table: StrategyTable) -> Floats:
-        """The memory laws of the train step."""
+        """The train step's memory."""
         return need_bytes(setting, table)
 
     def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
@@ -78,7 +78,7 @@ class TrainStep(PlannedWorkload[StrategyTable]):
         return resolve_step(request, mesh, backends=backends)
 
     def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
-        """By data x fsdp x microbatches."""
+        """Group the meshes by data x fsdp x microbatches."""
         for microbatches in ask.request.filters.microbatches:
             filters = ask.request.filters.model_copy(update={"microbatches": (microbatches,)})
             request = ask.request.model_copy(update={"filters": filters})
@@ -90,19 +90,19 @@ class TrainStep(PlannedWorkload[StrategyTable]):
                 yield unit, table.take(screen(setting_of(at_unit), knob_rules_of(request), table) < 0)
 
     def batch_unit(self, strategy: Strategy) -> int:
-        """One sequence for each microbatch of a rank that splits the batch."""
+        """Sequences so that each microbatch of each rank has one."""
         mesh = strategy.mesh
         return mesh.data * mesh.fsdp * mesh.expert * strategy.microbatches
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The step."""
+        """The train step."""
         work = request.workload.train
         assert work is not None, "a workload with a train step"
         return (CompileJob(model=request.model, hardware=request.hardware, workload=work, strategy=strategy, program=STEP),)
 
 
 def _by_ranks(request: SearchRequest, most_devices: int) -> Iterator[tuple[int, Ints]]:
-    """Meshes that break no rule but the batch's, by data x fsdp."""
+    """Meshes that break no rule except the batch's, grouped by data x fsdp."""
     meshes = mesh_sizes(request, most_devices)
     rules = tuple(rule for rule in MESH_RULES if rule.name != "batch")
     meshes = meshes[screen(setting_of(request), rules, mesh_table(meshes)) < 0]

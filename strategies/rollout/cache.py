@@ -23,7 +23,7 @@ Cache = Float[Array, "L 2 B K S H"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the cache something is written: a layer, the first sequence, the first position."""
+    """A position in the cache to write to: the layer, the first sequence and the first position."""
 
     layer: Int[Array, ""]
     sequence: Int[Array, ""] | int
@@ -41,7 +41,7 @@ def attend_to_cache(
 ) -> Float[Array, "B 1 N H"]:
     """Attention of one new token to the positions 0..position, of the first ``length`` of the cache; scores are fp32."""
     _, _, batch, kv_heads, _, head_dim = cache.shape
-    # One slice of both: XLA for TPU copies the whole cache where keys and values are taken out one by one.
+    # Slice keys and values together: XLA for TPU copies the whole cache if they are sliced separately.
     size = (1, 2, batch, kv_heads, length, head_dim)
     key, value = lax.dynamic_slice(cache, (layer, 0, 0, 0, 0, 0), size)[0]
     q_BKGH = q.reshape(batch, kv_heads, -1, head_dim).astype(cache.dtype)

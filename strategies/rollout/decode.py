@@ -1,7 +1,7 @@
 """Prefill and decode with the train step's decoder. Inside ``shard_map``: all lengths are local.
 
 B sequences of this device's data x fsdp rank, one new token each; R = B / tensor of their rows in its residual stream. The
-cache travels through the scan over layers as its carry, so that each layer writes into it where it lies.
+cache is the carry of the scan over layers, so that each layer writes into it in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from strategies.rollout.sample_spec import SampleSpec
 from strategies.schemes import attend
 
 PREFILL_TOKENS = 2048
-"""Prompt tokens of a device that go through a layer at a time: enough for full products, little memory beside the cache."""
+"""Prompt tokens of a device that go through a layer at a time: enough for efficient products, few for their memory."""
 
 LayerOf = Any
 """``(layer, x_RD, cache, number) -> (x_RD, cache)``."""
@@ -44,7 +44,7 @@ class Decode:
     def __call__(
         self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"], position: Int[Array, ""]
     ) -> tuple[Cache, Float[Array, "B V"]]:
-        """One step: ``tokens_B`` stand at ``position``, and all positions before are in the cache."""
+        """Run one step: ``tokens_B`` are at ``position``, and the cache has all positions before it."""
         decoder: Decoder = nnx.merge(self.graph, params)
         rope = self._angles(position[None])
 
@@ -69,7 +69,7 @@ class Prefill(Decode):
     def __call__(  # type: ignore[override]
         self, params: nnx.State, cache: Cache, tokens_BT: Int[Array, "B T"]
     ) -> tuple[Cache, Float[Array, "B V"]]:
-        """Logits of the token after the prompt, and the cache with the prompt; some sequences after others."""
+        """Fill the cache group by group of sequences, and return it with the logits of the token after the prompt."""
         decoder: Decoder = nnx.merge(self.graph, params)
         size = group_size(*tokens_BT.shape, tensor=lax.axis_size(TENSOR))
         groups = tokens_BT.reshape(-1, size, tokens_BT.shape[1])
@@ -84,7 +84,7 @@ class Prefill(Decode):
     def _group(
         self, decoder: Decoder, cache: Cache, tokens_bT: Int[Array, "b T"], *, first: Int[Array, ""]
     ) -> tuple[Cache, Float[Array, "b V"]]:
-        """The sequences from ``first`` on."""
+        """Prefill one group of sequences; ``first`` is the index of its first sequence."""
         spec = self.spec.served
         rope = self._angles(jnp.arange(tokens_bT.shape[1]))
 
@@ -99,9 +99,9 @@ class Prefill(Decode):
 
 
 def group_size(sequences: int, prompt: int, *, tensor: int) -> int:
-    """Sequences that go through prefill at a time: the most that divide ``sequences`` and hold at most ``PREFILL_TOKENS``.
+    """Sequences in a group of prefill: the largest divisor of ``sequences`` with at most ``PREFILL_TOKENS`` tokens.
 
-    At least one a tensor rank, whatever the prompt.
+    At least one sequence per tensor rank, however long the prompt.
 
     >>> group_size(32, 256, tensor=1), group_size(32, 4096, tensor=2), group_size(12, 512, tensor=1)
     (8, 2, 4)
@@ -111,7 +111,7 @@ def group_size(sequences: int, prompt: int, *, tensor: int) -> int:
 
 
 def _through(decoder: Decoder, layer: LayerOf, x_RD: Array, cache: Cache) -> tuple[Array, Cache]:
-    """All layers, one at a time."""
+    """Apply all layers in order."""
     graph, shards = nnx.split(decoder.layers)
 
     def one(carry: tuple[Array, Cache], operands: tuple[Array, nnx.State]) -> tuple[tuple[Array, Cache], None]:
@@ -122,7 +122,7 @@ def _through(decoder: Decoder, layer: LayerOf, x_RD: Array, cache: Cache) -> tup
 
 
 def _last(x_RD: Float[Array, "rows D"], sequences: int) -> Float[Array, "R D"]:
-    """Rows of each sequence's last token, split over tensor as decode has them."""
+    """Rows of each sequence's last token, split over tensor as in a decode step."""
     own = sequences // lax.axis_size(TENSOR)
     x_BD = all_gather(x_RD, TENSOR).reshape(sequences, -1, x_RD.shape[-1])[:, -1]
     return lax.dynamic_slice_in_dim(x_BD, lax.axis_index(TENSOR) * own, own)
@@ -136,5 +136,5 @@ def _logits(decoder: Decoder, x_RD: Float[Array, "R D"]) -> Float[Array, "B V"]:
 
 
 def zeros(spec: SampleSpec) -> jax.Array:
-    """An empty cache, whole."""
+    """An empty cache over all devices."""
     return jnp.zeros(spec.cache_shape, spec.cache_dtype)

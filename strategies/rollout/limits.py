@@ -1,4 +1,4 @@
-"""What the rollout's program cannot run, with the reason: checked before anything is traced."""
+"""Limits of the rollout's program, each with its reason, checked before anything is traced."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from strategies.train.limits import check as check_step
 
 
 def check(spec: SampleSpec) -> None:
-    """Raise every reason at once, the train step's own among them: prefill is its forward pass.
+    """Check the limits of the rollout and of the train step, whose forward pass is prefill.
 
     Raises
     ------
     BadInputError
-        One line for each limit that the spec is against.
+        The spec is outside a limit; one line for each.
     """
     problems = list(_rollout(spec))
     for step in (spec.stored, spec.served):
@@ -30,14 +30,14 @@ def check(spec: SampleSpec) -> None:
 def _rollout(spec: SampleSpec) -> Iterator[str]:
     mesh, work, layout = spec.sampling.mesh, spec.workload, spec.sampling.parameters
     if mesh.context > 1:
-        yield f"context={mesh.context}: a decode step has one token a sequence; use data, fsdp and tensor"
+        yield f"context={mesh.context}: a decode step has one token per sequence; use data, fsdp and tensor"
     if spec.model.experts is not None:
         yield f"model {spec.model.name}: decoding through experts is not built; sample from a dense model"
     window = spec.model.sliding_window
     if window is not None and window < work.seq_len:
         yield (
-            f"model {spec.model.name}: sliding_window={window} tokens is shorter than the {work.seq_len} that are sampled; the"
-            " cache holds every position"
+            f"model {spec.model.name}: sliding_window={window} tokens is shorter than the {work.seq_len} of prompt and"
+            " generated tokens; the cache holds every position"
         )
     ranks = mesh.data * mesh.fsdp
     if work.batch % (ranks * mesh.tensor):

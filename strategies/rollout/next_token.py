@@ -22,7 +22,7 @@ def logits_of(h_RD: Float[Array, "R D"], head_Vd: Float[Array, "V d"], *, numeri
 
 
 def greedy(logits_UV: Float[Array, "U V"]) -> Int[Array, " U"]:
-    """The most likely token: each tensor rank's best, then the best of those; the first of equals."""
+    """The most likely token: the best of each tensor rank, then the best of all; the first among equals."""
     rows = logits_UV.shape[1]
     best_U = logits_UV.argmax(axis=1).astype(jnp.int32)
     if lax.axis_size(TENSOR) == 1:

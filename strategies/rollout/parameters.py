@@ -1,4 +1,4 @@
-"""Where a rollout's parameters lie, in what dtype, and the gather before the loop."""
+"""Placement and dtype of a rollout's parameters, and the gather before the loop."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MATRICES = ("embedding", "head", "query", "key_value", "out", "gate", "up", "do
 
 
 def graph_and_shapes(spec: SampleSpec) -> tuple[Any, nnx.State]:
-    """The decoder as it is served, and its parameters' shapes as they are given: fp32 masters or matrices in gather dtype."""
+    """The decoder that serves, and the shapes of the given parameters: fp32 masters, or matrices in the gather dtype."""
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec.served, nnx.Rngs(params=0))), nnx.Param)
     return graph, jax.eval_shape(lambda tree: stored_dtype(spec, tree), params)
 
 
 def stored_dtype(spec: SampleSpec, params: nnx.State) -> nnx.State:
-    """Parameters in the dtype that they are kept in: fsdp's shards are the trainer's fp32, all else is for reading alone."""
+    """Cast parameters to their stored dtype: fsdp's shards are the trainer's fp32, read-only copies have the gather dtype."""
     if spec.sampling.parameters.startswith("gathered"):
         return params
     return jax.tree_util.tree_map_with_path(lambda path, x: _rounded(spec, path, x), params)
@@ -42,7 +42,7 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def gather(spec: SampleSpec, mesh: Mesh, params: nnx.State) -> Callable[[nnx.State], nnx.State]:
-    """fsdp's shards to whole matrices (of a tensor rank), rounded first; what lies whole already passes."""
+    """Return the gather of fsdp's shards to a tensor rank's whole matrices, rounded first; whole parameters stay."""
     specs = partition_specs(spec.stored, params)
     whole = jax.tree.map(_without_state, specs, is_leaf=_is_spec)
 

@@ -1,4 +1,4 @@
-"""SampleSpec: what to build for a rollout, and the train step's view of it that the decoder's modules read."""
+"""SampleSpec: the rollout to build, and the StepSpec view of it that the decoder's modules read."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class SampleSpec:
 
     @property
     def sampling(self) -> Sampling:
-        """The rollout's layout; without one, fsdp's shards as they are trained."""
+        """The rollout's layout; by default fsdp's shards as they are trained."""
         return self.strategy.sampling or Sampling(mesh=self.strategy.mesh, parameters="gathered-per-step")
 
     @cached_property
     def stored(self) -> StepSpec:
-        """The step whose placement the given parameters have."""
+        """The StepSpec whose placement the given parameters have."""
         return self._step(self.sampling.mesh)
 
     @cached_property
     def served(self) -> StepSpec:
-        """The step as it decodes: with gathered parameters the devices of fsdp are replicas, so that nothing gathers again."""
+        """The StepSpec that decodes: once parameters are gathered, fsdp's devices are replicas."""
         mesh = self.sampling.mesh
         if self.sampling.parameters == "gathered-per-step":
             return self.stored
         return self._step(mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1}))
 
     def _step(self, mesh: Mesh) -> StepSpec:
-        """Prefill's step: the prompt is its sequence."""
+        """The StepSpec of prefill on ``mesh``: its sequence is the prompt."""
         work = self.workload
         strategy = self.strategy.model_copy(update={"mesh": mesh, "microbatches": 1, "sampling": None})
         return StepSpec(self.model, work.train_view(work.prompt), strategy, self.kernel)
@@ -55,12 +55,12 @@ class SampleSpec:
 
     @property
     def cache_dtype(self) -> jnp.dtype:
-        """What keys and values are kept in."""
+        """The dtype of keys and values in the cache."""
         return dtype_of(self.workload.kv_dtype)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Positions that decode steps read, ascending: one program each."""
+        """Numbers of positions that decode steps read, ascending: one program for each."""
         work = self.workload
         if self.sampling.cache == "whole":
             return (work.seq_len,)
@@ -68,7 +68,7 @@ class SampleSpec:
 
 
 def cache_lengths(prompt: int, generate: int) -> tuple[int, ...]:
-    """Powers of two from the first that holds the prompt and one token, the last cut to what is generated in all.
+    """Powers of two from the first that holds the prompt and one token; the last one is cut to prompt + generated.
 
     >>> cache_lengths(256, 1024), cache_lengths(3, 5)
     ((512, 1024, 1280), (4, 8))

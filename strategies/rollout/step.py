@@ -1,11 +1,11 @@
-"""The rollout's programs: what a sampler calls again and again, and what lcplan compiles for the target.
+"""The rollout's programs, for samplers to call and for lcplan to compile for the target.
 
 * ``gathered-per-step``, ``replicated``, ``tensor-sharded``: one decode step, ``(params, cache, tokens, position) -> (cache,
   next tokens)``.
 * ``gathered-once``: the gather and the whole loop over tokens, with one loop for each length of the cache that is read, so
   that the copy lives as long as the loop.
 
-The cache is donated unless the workload says otherwise. docs/sampling.md is the contract.
+The cache is donated unless the workload sets ``donate=False``. docs/sampling.md is the contract.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from strategies.rollout.sample_spec import SampleSpec
 __all__ = ["SampleSpec", "SampleStep", "StepSpec", "build_step"]
 
 StepSpec = SampleSpec
-"""The name that a worker knows a program's spec by."""
+"""The name under which a worker finds a program's spec."""
 
 _ROWS = P(BATCH_AXES)
 
@@ -53,7 +53,7 @@ class SampleStep:
     decode: Any
     """``jax.jit`` of (params, cache, tokens, position) -> (cache, logits B V): one step, reading the whole cache."""
     shardings: nnx.State
-    """Of the parameters as they are given."""
+    """Shardings of the given parameters."""
     _shapes: nnx.State
 
     def abstract_arguments(self) -> tuple[nnx.State, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
@@ -65,7 +65,7 @@ class SampleStep:
         return params, cache, tokens, shape((), jnp.int32, sharding=NamedSharding(self.mesh, P()))
 
     def init(self, key: Array) -> tuple[nnx.State, Cache]:
-        """Random parameters and an empty cache, each shard made where it lies."""
+        """Make random parameters and an empty cache, each shard on its device."""
         spec = self.spec
 
         def params(key: Array) -> nnx.State:
@@ -104,13 +104,13 @@ def build_step(spec: SampleSpec, mesh: Mesh) -> SampleStep:
 
 
 def _serving_mesh(spec: SampleSpec, mesh: Mesh) -> Mesh:
-    """The same devices in the same order; with gathered parameters fsdp's are data's."""
+    """A mesh of the same devices in the same order; once parameters are gathered, fsdp's devices belong to data."""
     return build_mesh(spec.served.strategy, list(mesh.devices.flat))
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The pieces inside ``jit``, on the mesh that serves."""
+    """Functions inside ``jit``, on the serving mesh."""
 
     spec: SampleSpec
     graph: Any
@@ -120,20 +120,20 @@ class _Parts:
     def logits(
         self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"], position: Int[Array, ""], length: int | None = None
     ) -> tuple[Cache, Float[Array, "B V"]]:
-        """One decode step that reads ``length`` positions (all, where it is not said)."""
+        """Run one decode step that reads ``length`` positions; all by default."""
         body = Decode(self.spec, self.graph, length or self.spec.workload.seq_len)
         given = (self.placed, CACHE, _ROWS, P())
         return self._map(body, given, P(BATCH_AXES, TENSOR))(params, cache, tokens_B, position)
 
     def prefill(self, params: nnx.State, cache: Cache, prompts_BT: Int[Array, "B T"]) -> tuple[Cache, Float[Array, "B V"]]:
-        """The prompts into the cache."""
+        """Write the prompts into the cache."""
         body = Prefill(self.spec, self.graph, self.spec.workload.prompt)
         return self._map(body, (self.placed, CACHE, _ROWS), P(BATCH_AXES, TENSOR))(params, cache, prompts_BT)
 
     def step(
         self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"], position: Int[Array, ""], length: int | None = None
     ) -> tuple[Cache, Int[Array, " B"]]:
-        """One decode step to the most likely token."""
+        """Run one decode step and pick the most likely token."""
         body = Decode(self.spec, self.graph, length or self.spec.workload.seq_len)
 
         def chosen(*arguments: Any) -> tuple[Cache, Int[Array, " B"]]:
@@ -143,7 +143,7 @@ class _Parts:
         return self._map(chosen, (self.placed, CACHE, _ROWS, P()), _ROWS)(params, cache, tokens_B, position)
 
     def loop(self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"]) -> tuple[Cache, Int[Array, "B G"]]:
-        """All tokens after the prompt, from the first new one on; each length of the cache has a loop of its own."""
+        """Generate all tokens after the prompt; each length of the cache has a loop of its own."""
         work, made = self.spec.workload, []
         first = work.prompt
         for length in self.spec.lengths:

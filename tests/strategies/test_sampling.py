@@ -136,7 +136,7 @@ def test_cache_lengths_end_with_what_is_generated():
         ("replicated", {"fsdp": 2}, "put these devices on data, or use gathered-once"),
         ("replicated", {"tensor": 2}, "that is tensor-sharded"),
         ("tensor-sharded", {"data": 2}, "that is replicated"),
-        ("replicated", {"context": 2}, "a decode step has one token a sequence"),
+        ("replicated", {"context": 2}, "a decode step has one token per sequence"),
         ("tensor-sharded", {"data": 4, "tensor": 4}, "choose a batch that data x fsdp x tensor divides"),
     ],
 )

@@ -34,8 +34,6 @@ def contention_share(answer):
 def test_only_a_step_of_jax_loses_a_fifth_to_nccl_next_to_tensor(lcplan):
     Path("job.txt").write_text(MEGATRON)
     megatron = contention_share(lcplan("estimate", "--from-megatron", "job.txt", "--devices", "16", *GPUS))
-    jax = contention_share(
-        lcplan("estimate", *OWN, "--scheme", "ring-zigzag", "--remat", "save-all", "--backend", "nccl", *GPUS)
-    )
+    jax = contention_share(lcplan("estimate", *OWN, "--remat", "save-all", "--backend", "nccl", *GPUS))
     assert 0 < megatron < 0.08
     assert 0.2 < jax < 0.3

@@ -47,7 +47,7 @@ def test_rollouts_are_not_packed(lcplan):
     sizes = ("--prompt", "256", "--generate", "256", "--batch", "64")
     answer = lcplan(*rollout, *sizes, "--document-len", "64")
     assert answer.code == 2
-    assert "--document-len goes with --workload train; --workload sample takes a prompt a sequence, unpacked" in answer.err
+    assert "--document-len goes with --workload train; --workload sample takes one prompt per sequence, unpacked" in answer.err
     answer = lcplan("whatif", "sweep", *rollout[1:], *sizes, "--vary", "document-len=64")
     assert answer.code == 2
     assert "--vary document-len goes with --workload train" in answer.err
