@@ -13,7 +13,7 @@ from cost_models.inputs.table import MATMUL_CODES
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
 
 SUM_PASSES = 3.0
-"""Passes over memory per partial sum to which a rank adds: it reads the received sum and the product, and writes the new sum."""
+"""Passes over memory per partial sum to which a rank adds: it reads the received sum and the product, and writes a sum."""
 
 
 @dataclass(frozen=True)

@@ -106,4 +106,5 @@ PHRASES = (
 ALLOWED = (
     Allowed("whatif", "the name of a command"),
     Allowed("What if", "the name of a page and a command"),
+    Allowed("Scaling Laws for Neural Language Models", "the title of a paper"),
 )
