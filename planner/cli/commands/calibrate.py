@@ -24,7 +24,7 @@ Examples:
 
 @click.command("calibrate", epilog=EPILOG)
 @click.option("--out", required=True, metavar="FILE", help="The YAML file to write; --hw reads it.")
-@click.option("--hw", metavar="NAME", help="What the devices are. [default: the catalogue's entry of their name]")
+@click.option("--hw", metavar="NAME", help="Hardware of the devices. [default: the catalogue's entry of their name]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax measures. [default: this one]")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
@@ -32,8 +32,8 @@ Examples:
 def command(*, out: str, hw: str | None, toolchain: str | None, output: str) -> int:
     """Measure the devices at hand: products, attention by chunk, memory, host link, and each collective by size and group.
 
-    Writes a hardware spec that is the catalogue's entry with what was measured in it; the laws use these rates in place of
-    published ones. What cannot be true is left out, what did not repeat is marked; both are said in the file and here.
+    Writes a hardware spec: the catalogue's entry with the measured rates in it. The cost model uses these rates instead of
+    published ones. Impossible figures are left out and unstable ones are marked, in the file and in the output.
     """
     console, interactive, path = stderr_console(), sys.stderr.isatty(), Path(out)
     check_out(path)

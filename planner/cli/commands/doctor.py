@@ -1,4 +1,4 @@
-"""``lcplan doctor``: which toolchains there are, what each can compile for, and which backends each really has."""
+"""``lcplan doctor``: the toolchains, the targets that each can compile for, and the backends that are real in each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from planner.measure.targets.toolchain import Toolchain, probe
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
 def command(pythons: tuple[str, ...], *, xla_flags: str | None, libtpu_init_args: str | None, quick: bool, output: str) -> int:
-    """Show what this Python, and others, can compile for, and which collective backends are real there.
+    """Show the targets that this Python, and others, can compile for, and which collective backends are real.
 
     A backend is real where the executable shows it, not where a flag is accepted: jax 0.10.2 accepts NVSHMEM's flag and
     ignores it. So doctor compiles a small ring for each, which takes some seconds a Python.
 
-    With flags it looks at these alone, by the parsers of the Python's own packages: a flag that one of them does not know ends
+    With flags it checks only these, with the parsers of the Python's own packages: a flag that one of them does not know ends
     a job before it starts.
     """
     asked: dict[Variable, tuple[str, ...]] = {}

@@ -64,10 +64,10 @@ class EstimateOptions(RequestOptions):
 def command(**options: Any) -> int:
     """Price one strategy: the one that --mesh and the knobs name.
 
-    Several values of --sharding-mode or --scheduler stand side by side.
+    Several values of --sharding-mode or --scheduler are compared side by side.
     Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
-    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it says them; what the
-    trainer needs beyond the laws and what lcplan would change stand below.
+    With --from-.. the strategy, model and workload come from a trainer's own configuration, as far as it states them.
+    Below, lcplan lists the trainer's needs beyond the cost model and the changes that it proposes.
     """
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
@@ -91,15 +91,15 @@ def command(**options: Any) -> int:
 
 
 def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
-    """What is compiled or timed of a PyTorch trainer's file."""
+    """Note which step is compiled or timed for a PyTorch trainer's file."""
     measured = parsed.compile or parsed.time or parsed.slice
     if request.program.runtime != "torch" or not measured:
         return ()
-    return ("what was compiled or timed is lcplan's own step in JAX; the laws price the trainer's",)
+    return ("the compiled or timed step is lcplan's own in JAX; the cost model prices the trainer's",)
 
 
 def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
-    """What is asked for; where it breaks rules, with what the trainer of an imported file says to it."""
+    """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
     try:
         return resolve_strategies(request, offered.backends)
     except BrokenRulesError as error:

@@ -161,7 +161,7 @@ def test_options_fill_what_the_file_leaves_open_and_may_not_contradict_it(planne
     assert planned("estimate", "--from-accelerate", file, "--hw", "gb200-nvl72", *more).code == 0
     clash = planned("estimate", "--from-accelerate", file, "--hw", "gb200-nvl72", *more, "--remat", "none")
     assert clash.code == 2
-    assert f"--remat save-all: {file} says full; leave the option out" in clash.err
+    assert f"--remat save-all: {file} has full; leave the option out" in clash.err
 
 
 def test_two_files_are_one_too_many(planned):

@@ -118,7 +118,10 @@ def test_a_boundary_that_finds_nothing_exits_1_and_says_what_would_help(lcplan):
         (("max-seq", "--seq", "64k"), "max-seq finds the sequence length; leave --seq out"),
         (("min-devices",), "min-devices needs a sequence length: give --seq"),
         (("sweep", "--seq", "64k"), "sweep: over what? give --vary"),
-        (("sweep", "--seq", "64k", "--vary", "hbm=1GiB", "--budget", "2GiB"), "--budget fixes what --vary hbm changes"),
+        (
+            ("sweep", "--seq", "64k", "--vary", "hbm=1GiB", "--budget", "2GiB"),
+            "--budget fixes the quantity that --vary hbm",
+        ),
         (("sweep", "--seq", "64k", "--vary", "devices=9"), "--vary devices=9: dgx-h100 has 8"),
         (("max-seq", "--vary", "seq=8k"), "max-seq finds seq_len; vary something else"),
         (("max-len",), "'max-len' is not one of"),
