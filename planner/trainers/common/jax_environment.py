@@ -1,7 +1,7 @@
 """Environment and launch of trainers that run on jax: flags that its version knows, and nothing that would abort it.
 
 With NVSHMEM XLA ends a process that has more than one device. It brings the processes together through the store of
-jax.distributed, so NVSHMEM's own bootstrap variables are not needed (openxla/xla, backends/gpu/collectives/nvshmem_collectives.cc).
+jax.distributed, so NVSHMEM's own bootstrap variables are not needed (openxla/xla, nvshmem_collectives.cc).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIBRARY = "libnvshmem_host.so"
 def jax_environment(translation: Translation, plan: Plan) -> dict[str, str]:
     """Variables for the translated job under the trainer's jax.
 
-    The plan's own flags are kept, but for those of a backend that the trainer's jax lacks. On TPU flags go to
+    The plan's own flags are kept, except flags of a backend that the trainer's jax lacks. On TPU flags go to
     ``LIBTPU_INIT_ARGS``, elsewhere to ``XLA_FLAGS``.
     """
     job, jax = translation.job, translation.jax
