@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
@@ -33,8 +33,16 @@ class SearchRequest(Frozen):
     filters: Filters = Filters()
     trainer: str | None = None
     """Only strategies that this trainer runs as they are (``planner.trainers.trainer_names``)."""
+    trainer_jax: str = ""
+    """The jax that the trainer runs under; empty: the one that its version was verified with."""
     program: Program = Field(default=STEP, exclude=True)
     """The program that the cost model prices: an imported file's trainer's, else lcplan's own. Not part of a search."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_jax(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The fields; ``trainer_jax`` only where it is stated, so that other requests keep their identity."""
+        fields: dict[str, Any] = handler(self)
+        return fields if self.trainer_jax else {name: value for name, value in fields.items() if name != "trainer_jax"}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -93,7 +93,7 @@ def setting_of(request: SearchRequest) -> Setting:
 
 def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
     """The rules on knobs, and those of the trainer that the request is for."""
-    own = rules_for(trainer(request.trainer), request.hardware) if request.trainer else ()
+    own = rules_for(trainer(request.trainer), request.hardware, jax=request.trainer_jax) if request.trainer else ()
     return (*KNOB_RULES, *own)
 
 

@@ -28,6 +28,15 @@ class GpuBackend:
     gone: str = ""
     """The effect of the option under a newer jax."""
 
+    @property
+    def reach(self) -> str:
+        """The versions of jax that have the backend, and the effect of its option under a newer one."""
+        if not self.options:
+            return "every jax has it"
+        first, last = self.options[0].first, self.options[0].last
+        until = f"to {dotted(last)}" if last else "and newer"
+        return f"jax {dotted(first)} {until} have it" + (f"; {self.gone}" if self.gone else "")
+
 
 _SYMMETRIC = "COLLECTIVES_SYMMETRIC_MEMORY"
 GPU_BACKENDS: dict[str, GpuBackend] = {

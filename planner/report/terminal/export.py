@@ -35,7 +35,7 @@ def _sections(export: Export, files: Sequence[Path]) -> Iterator[RenderableType]
     else:
         yield Text("The trainer runs the plan as it is.", style="green")
     yield Text()
-    yield Text(f"Run on every {export.launch.per}:", style="bold")
+    yield Text(f"Run {export.launch.where}:", style="bold")
     for name, value in export.launch.environment.items():
         yield Text(f"  {name}={value}")
     yield Text(f"  {export.launch.line}", overflow="fold")

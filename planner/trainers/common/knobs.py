@@ -56,7 +56,7 @@ def torch_knobs(label: str) -> dict[KnobName, Knob]:
 def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
     """The knobs that every trainer in JAX has alike, under its version ``jax``."""
     missing = tuple(name for name in _other_backends() if backend_verdict(name, jax) is not True)
-    why = f"jax {jax}, which {label} runs on here, does not have this backend"
+    why = f"jax {jax}, which {label} runs on here, does not have this backend (--for-jax and export's --jax state another)"
     backends = Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, why)
     return {"backend": backends, "collective_matmul": _whole_products(label)}
 
