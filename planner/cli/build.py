@@ -1,4 +1,4 @@
-"""From command line values to a request: catalogue look-ups, defaults, and every problem at once."""
+"""Build a request from command line values: catalogue look-ups, defaults, and every problem at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @with_knobs
 class RequestOptions(WorkloadOptions):
-    """What ``request_options`` and ``knob_options`` parse."""
+    """The values that ``request_options`` and ``knob_options`` parse."""
 
     model: str | ModelSpec
     hw: str

@@ -101,11 +101,14 @@ _REQUEST = [
         "--global-batch",
         type=click.IntRange(min=1),
         metavar="SEQS",
-        help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
+        help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
     ),
     document_option,
     click.option(
-        "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
+        "--budget",
+        type=Bytes(),
+        metavar="BYTES",
+        help="Memory a device may use. [default: all that the hardware lets a job use]",
     ),
 ]
 
@@ -170,7 +173,7 @@ def request_options(command: F) -> F:
 
 
 def workload_options(command: F) -> F:
-    """What runs, where it is no train step."""
+    """Options of a workload that is not a train step."""
     for option in reversed(_WORKLOAD):
         command = option(command)
     return command
@@ -187,7 +190,7 @@ def knob_options(command: F) -> F:
 
 
 def _together(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> str | tuple[Any, ...] | None:
-    """What every mention of a filter says, as one mention would; None where it was left out."""
+    """Join all mentions of a filter into one; None where it was left out."""
     if all(isinstance(value, str) for value in values):
         return ",".join(values) if values else None
     return tuple(one for value in values for one in value)

@@ -8,12 +8,15 @@ from phrases import ALLOWED
 from words import HELP, PACKAGES, PAGES, ROOT, Text, code_texts, findings, main, texts_of
 
 CHECKED = (
+    HELP,
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs",
     "planner/calibrate",
+    "planner/cli",
     "planner/measure",
+    "planner/report",
     "planner/study",
     "planner/validate",
     "planner/workloads",

@@ -24,7 +24,7 @@ Examples:
 
 @click.command("calibrate", epilog=EPILOG)
 @click.option("--out", required=True, metavar="FILE", help="The YAML file to write; --hw reads it.")
-@click.option("--hw", metavar="NAME", help="What the devices are. [default: the catalogue's entry of their name]")
+@click.option("--hw", metavar="NAME", help="Hardware of the devices. [default: the catalogue's entry of their name]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax measures. [default: this one]")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
@@ -32,8 +32,8 @@ Examples:
 def command(*, out: str, hw: str | None, toolchain: str | None, output: str) -> int:
     """Measure the devices at hand: products, attention by chunk, memory, host link, and each collective by size and group.
 
-    Writes a hardware spec that is the catalogue's entry with what was measured in it; the laws use these rates in place of
-    published ones. What cannot be true is left out, what did not repeat is marked; both are said in the file and here.
+    Writes the catalogue's hardware spec with the measured rates in it; the cost models use them in place of published ones.
+    A figure that cannot be true is left out, and a figure that did not repeat is marked. The file and the output list both.
     """
     console, interactive, path = stderr_console(), sys.stderr.isatty(), Path(out)
     check_out(path)

@@ -1,4 +1,4 @@
-"""``lcplan catalog``: what models and hardware are known, with the source of every figure."""
+"""``lcplan catalog``: the known models and hardware, with the source of every figure."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ class EstimateOptions(RequestOptions):
 @request_options
 @workload_options
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
-@click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
+@click.option(
+    "--time", is_flag=True, help="Time the step on the devices at hand: the whole step if they are enough, else a slice."
+)
 @click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @knob_options
@@ -64,10 +66,10 @@ class EstimateOptions(RequestOptions):
 def command(**options: Any) -> int:
     """Price one strategy: the one that --mesh and the knobs name.
 
-    Several values of --sharding-mode or --scheduler stand side by side.
+    Several values of --sharding-mode or --scheduler are shown side by side.
     Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
-    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it says them; what the
-    trainer needs beyond the laws and what lcplan would change stand below.
+    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it states them. The output
+    then also lists the trainer's needs that the cost models leave out, and the changes that lcplan recommends.
     """
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
@@ -91,15 +93,15 @@ def command(**options: Any) -> int:
 
 
 def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
-    """What is compiled or timed of a PyTorch trainer's file."""
+    """Note which step is compiled or timed for the file of a PyTorch trainer."""
     measured = parsed.compile or parsed.time or parsed.slice
     if request.program.runtime != "torch" or not measured:
         return ()
-    return ("what was compiled or timed is lcplan's own step in JAX; the laws price the trainer's",)
+    return ("lcplan's own step in JAX was compiled or timed; the cost models price the trainer's step",)
 
 
 def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
-    """What is asked for; where it breaks rules, with what the trainer of an imported file says to it."""
+    """Return the requested strategies; if they break rules, add the imported file's trainer's own refusals."""
     try:
         return resolve_strategies(request, offered.backends)
     except BrokenRulesError as error:

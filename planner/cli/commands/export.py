@@ -46,7 +46,7 @@ class ExportOptions(Frozen):
 @click.command("export", epilog=EPILOG)
 @click.argument("plan", metavar="PLAN")
 @click.option("--to", required=True, type=click.Choice(trainer_names()), help="Trainer that runs the plan.")
-@click.option("--out", metavar="DIR", help="Folder of the files. [default: named after the trainer, beside the plan]")
+@click.option("--out", metavar="DIR", help="Folder of the files. [default: named after the trainer, next to the plan]")
 @click.option("--check", is_flag=True, help="Run the trainer's own parser and validator on the files.")
 @click.option("--compile", is_flag=True, help=f"Compile the trainer's own step and show its memory ({_COMPILE}).")
 @click.option(
@@ -58,8 +58,8 @@ class ExportOptions(Frozen):
 def command(**options: Any) -> int:
     """Write PLAN (a plan.yaml, or the folder of a run) as files that a trainer takes as they are.
 
-    What the trainer cannot do as planned is listed with what it does instead and what that costs. A plan that it cannot run at
-    all is bad input. Files that lcplan did not write, or that were changed since, are never overwritten.
+    Each difference between the plan and the trainer is listed with its cost. A plan that the trainer cannot run at all is bad
+    input. Files that lcplan did not write, or that were changed since, are never overwritten.
     """
     parsed = ExportOptions.model_validate(options)
     file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)

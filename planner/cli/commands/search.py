@@ -59,7 +59,11 @@ class SearchOptions(RequestOptions):
 @request_options
 @workload_options
 @click.option(
-    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="What to make best."
+    "--objective",
+    type=click.Choice(get_args(Objective)),
+    default="tokens_per_s",
+    show_default=True,
+    help="Quantity to optimize.",
 )
 @click.option(
     "--stages",
@@ -80,19 +84,24 @@ class SearchOptions(RequestOptions):
     help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
 )
 @click.option(
-    "--for", "trainer", type=click.Choice(trainer_names()), help="Only what this trainer runs as it is (see lcplan export)."
+    "--for",
+    "trainer",
+    type=click.Choice(trainer_names()),
+    help="Only strategies that this trainer runs unchanged (see lcplan export).",
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
+@click.option(
+    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour; adds the cost of 1 B tokens."
+)
 @knob_options
 @output_format
 def command(**options: Any) -> int:
     """Find the best layout of MODEL at sequence length SEQ on HW.
 
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
-    the target's own compiler, and writes plan.yaml. Interrupt it when you like: the same command goes on where it stopped.
+    the target's own compiler, and writes plan.yaml. After an interrupt the same command resumes where it stopped.
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)

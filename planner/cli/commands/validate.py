@@ -1,4 +1,4 @@
-"""``lcplan validate``: predictions beside published measurements."""
+"""``lcplan validate``: compare predictions with published measurements."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Examples:
 @click.option(
     "--page",
     metavar="FILE",
-    help="Write the results of all bundled tables as a Markdown page instead, with its pictures beside it.",
+    help="Write the results of all bundled tables as a Markdown page instead, with its pictures next to it.",
 )
 @output_format
 def command(*, tables: tuple[str, ...], page: str | None, output: str) -> int:
-    """Hold the laws' predictions against published measurements.
+    """Compare the cost models' predictions with published measurements.
 
-    Every row of a table is modelled or says why it is not. What a source leaves open is chosen once for its whole table, shown,
+    Every row of a table is modelled or gives the reason why not. An open field is chosen once per table, shown,
     and counted as fitted. The format of a table's file is in docs/tables.md.
     """
     if page is not None:
@@ -87,7 +87,7 @@ def _validate(names: tuple[str, ...]) -> list[TableResult]:
 
 
 def _flat(result: TableResult) -> Iterator[dict[str, Any]]:
-    """One line a row and measured quantity."""
+    """One line per row and measured quantity."""
     for row in result.rows:
         for name, value in row.measured.items():
             yield {

@@ -30,7 +30,7 @@ Examples:
 --vary takes: {" ".join(QUANTITIES)}. a..b doubles from a to b."""
 
 SHORTEST = 128
-"""Stands for the length where max-seq is asked and none is given."""
+"""Placeholder length where max-seq is asked without ``--seq``."""
 
 
 class WhatIfOptions(RequestOptions):
@@ -47,36 +47,38 @@ class WhatIfOptions(RequestOptions):
 @click.command("whatif", epilog=EPILOG, short_help="Longest sequence, fewest devices, largest batch, or a sweep.")
 @click.argument("question", type=click.Choice(get_args(Question)))
 @click.option("--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
-@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; max-seq needs none, a sweep may vary it.")
+@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; not needed by max-seq, a sweep may vary it.")
 @click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec.")
 @click.option("--devices", type=click.IntRange(min=1), help="At most this many devices. [default: all of the hardware]")
 @click.option(
     "--global-batch",
     type=click.IntRange(min=1),
     metavar="SEQS",
-    help="Sequences a step. [default: 4 Mi tokens, rounded down; on cpu-host one a device]",
+    help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
 )
 @document_option
 @click.option(
-    "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: what the hardware lets a job use]"
+    "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: all that the hardware lets a job use]"
 )
 @click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
-@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars a device-hour: money per 1 B tokens.")
+@click.option(
+    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour; adds the cost of 1 B tokens."
+)
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @workload_options
 @knob_options
 @output_format
 def command(**options: Any) -> int:
-    """Answer QUESTION: max-seq, min-devices, max-batch, or a sweep over what --vary names.
+    """Answer QUESTION: max-seq, min-devices, max-batch, or a sweep over the quantities of --vary.
 
-    A boundary is exact by the laws: the answer fits, one step further no strategy does. Every point has its best strategy,
-    its memory by part, and what binds.
+    A boundary is exact in the cost models: the answer fits, and one step further no strategy does. Every point has its best
+    strategy, its memory by part, and the limit that binds.
     """
     parsed = WhatIfOptions.model_validate(options)
     request, varied = _request(parsed), parse_vary(parsed.vary)
     if parsed.budget is not None and any(one.quantity.name == "hbm" for one in varied):
-        raise BadInputError("--budget fixes what --vary hbm changes; give one of them")
+        raise BadInputError("--budget fixes the memory that --vary hbm changes; give one of them")
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
     result = what_if(request, parsed.question, backends=offered.backends, varied=varied)

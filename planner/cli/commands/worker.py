@@ -48,26 +48,26 @@ class WorkerOptions(Frozen):
 @click.option("--study", required=True, metavar="URL", help="The study that lcplan search --study was given.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Compiles at a time.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
-@click.option("--wait", type=click.IntRange(1), default=60, show_default=True, help="End after so many idle seconds.")
+@click.option("--wait", type=click.IntRange(1), default=60, show_default=True, help="Exit after this many idle seconds.")
 @click.option(
     "--grace",
     type=click.IntRange(LEAST_GRACE_S),
     default=GRACE_S,
     show_default=True,
-    help="Take over a job after so many silent seconds.",
+    help="Take over a job after this many seconds without a heartbeat.",
 )
 @click.option(
     "--devices-per-process",
     type=click.IntRange(1),
-    help="Be one of several processes that time steps together, with so many devices each.",
+    help="Be one of several processes that time steps together, with this many devices each.",
 )
-@click.option("--coordinator", metavar="HOST:PORT", help="Where process 0 meets the others. [default: as Slurm, Open MPI say]")
+@click.option("--coordinator", metavar="HOST:PORT", help="Where process 0 meets the others. [default: from Slurm or Open MPI]")
 @click.option("--num-processes", type=click.IntRange(2), help="How many there are; with --coordinator.")
 @click.option("--process-id", type=click.IntRange(0), help="Which one this is, from 0; with --coordinator.")
 def command(**options: Any) -> int:
     """Take compile and timing jobs of a shared study, on as many machines as you like.
 
-    Each job is done once. A worker says with a heartbeat that it lives; what a dead one held goes to another. Jobs of another
+    Each job is done once. Another worker takes the jobs of one whose heartbeat stops. Jobs of another
     toolchain or another lcplan are left to workers that have it. Ends when there has been nothing to do for a while.
     """
     asked = WorkerOptions.model_validate(options)
@@ -94,14 +94,16 @@ def command(**options: Any) -> int:
 
 
 def _gang(asked: WorkerOptions) -> Gang | None:
-    """The place among several processes that the options, or Slurm or Open MPI, say."""
+    """The place among several processes that the options, Slurm or Open MPI give."""
     place = asked.coordinator, asked.num_processes, asked.process_id
     if asked.devices_per_process is None:
         if any(given is not None for given in place):
             raise BadInputError("--coordinator, --num-processes and --process-id go with --devices-per-process")
         return None
     if any(given is not None for given in place) and None in place:
-        raise BadInputError("give all of --coordinator, --num-processes and --process-id, or none under Slurm or Open MPI")
+        raise BadInputError(
+            "give all of --coordinator, --num-processes and --process-id, or leave all out under Slurm or Open MPI"
+        )
     processes, rank = (asked.num_processes, asked.process_id) if asked.coordinator else launched(os.environ)
     assert processes is not None
     assert rank is not None
@@ -118,7 +120,7 @@ def _gang(asked: WorkerOptions) -> Gang | None:
 
 
 def _follow(gang: Gang, toolchain: Toolchain, *, console: Console, program: Program = STEP) -> int:
-    """Run what the first process tells, again and again, until it has told nothing for as long as one waits."""
+    """Run each job that the first process sends, until it has sent no job for the whole waiting time."""
     command, environment = worker_command(toolchain.python, program), clean_environment(tuple(gang.environment.items()))
     steps = 0
     while True:

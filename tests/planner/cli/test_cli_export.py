@@ -133,7 +133,7 @@ def test_an_export_is_read_back_with_an_opinion(planned):
     assert answer.code == 0
     assert "context=16,tensor=2 ring-zigzag remat=full" in answer.out
     assert "run/maxtext/maxtext.yml as MaxText 0.2.5 runs it" in answer.out
-    assert "What lcplan would change" in answer.out
+    assert "Changes that lcplan recommends" in answer.out
 
 
 def test_the_opinion_as_a_document(planned):
@@ -161,7 +161,7 @@ def test_options_fill_what_the_file_leaves_open_and_may_not_contradict_it(planne
     assert planned("estimate", "--from-accelerate", file, "--hw", "gb200-nvl72", *more).code == 0
     clash = planned("estimate", "--from-accelerate", file, "--hw", "gb200-nvl72", *more, "--remat", "none")
     assert clash.code == 2
-    assert f"--remat save-all: {file} says full; leave the option out" in clash.err
+    assert f"--remat save-all: {file} has full; leave the option out" in clash.err
 
 
 def test_two_files_are_one_too_many(planned):

@@ -118,7 +118,10 @@ def test_a_boundary_that_finds_nothing_exits_1_and_says_what_would_help(lcplan):
         (("max-seq", "--seq", "64k"), "max-seq finds the sequence length; leave --seq out"),
         (("min-devices",), "min-devices needs a sequence length: give --seq"),
         (("sweep", "--seq", "64k"), "sweep: over what? give --vary"),
-        (("sweep", "--seq", "64k", "--vary", "hbm=1GiB", "--budget", "2GiB"), "--budget fixes what --vary hbm changes"),
+        (
+            ("sweep", "--seq", "64k", "--vary", "hbm=1GiB", "--budget", "2GiB"),
+            "--budget fixes the memory that --vary hbm changes",
+        ),
         (("sweep", "--seq", "64k", "--vary", "devices=9"), "--vary devices=9: dgx-h100 has 8"),
         (("max-seq", "--vary", "seq=8k"), "max-seq finds seq_len; vary something else"),
         (("max-len",), "'max-len' is not one of"),
@@ -169,9 +172,9 @@ def test_explain_and_report_of_a_run(lcplan):
         "Where the bytes go",
         "Where the seconds go",
         "exposed",
-        "What it rests on",
+        "Basis: ",
         "Why not another",
-        "What would change it",
+        "Changes that would alter the choice",
     ):
         assert words in answer.out
     document = lcplan("explain", "run", "2", "--format", "json").json
