@@ -1,7 +1,7 @@
-"""What notebooks and scripts call: the commands' questions as functions, with frozen values in and out.
+"""The commands' questions as functions for notebooks and scripts, with frozen values in and out.
 
-``lcplan.search(model="llama3-8b", seq="256k", hw="gb200-nvl72")`` asks what the command line asks, with the same names and the
-same defaults; nothing is printed, and no file is written unless ``out`` says where.
+``lcplan.search(model="llama3-8b", seq="256k", hw="gb200-nvl72")`` asks the command line's question, with the same names
+and defaults. Nothing is printed, and no file is written unless ``out`` names a folder.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _OTHER_NAMES = {"workload": "kind", "donate": "no_donate"}
 """Options by the names that they have where they are checked."""
 _SHOWN_NAMES = {checked: name for name, checked in _OTHER_NAMES.items()}
 OPTIONS: tuple[str, ...] = tuple(_SHOWN_NAMES.get(name, name) for name in _Given.model_fields)
-"""Names of the options that every question takes; ``model``, ``hw`` and, but for max-seq, ``seq`` are needed."""
+"""Names of the options that every question takes. ``model`` and ``hw`` are needed, and ``seq`` except for max-seq."""
 
 
 def _with_options(question: F) -> F:
@@ -125,7 +125,7 @@ class Estimated(Frozen):
     candidate: Candidate
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: the document of ``lcplan estimate``."""
+        """Return the JSON document of ``lcplan estimate``."""
         return {"schema_version": SCHEMA_VERSION, "request": request_json(self.request), "candidate": self.candidate.to_json()}
 
 
@@ -133,10 +133,10 @@ class _Silent:
     """A watcher for callers who watch nothing."""
 
     def stage(self, name: Stage, total: int) -> None:
-        """Nobody is told."""
+        """Do nothing."""
 
     def finished(self, candidate: Candidate) -> None:
-        """Nobody is told."""
+        """Do nothing."""
 
 
 @_with_options
@@ -146,7 +146,7 @@ def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = 
     Raises
     ------
     BadInputError
-        What was asked cannot be understood, with every problem.
+        The options cannot be understood; the error lists every problem.
     """
     given = _read(options)
     request, toolchain = given.request(), probe(given.toolchain)

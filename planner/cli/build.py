@@ -1,4 +1,4 @@
-"""Build a request from command line values: catalogue look-ups, defaults, and every problem at once."""
+"""Build a request from command line values: look up the catalogue, fill defaults, collect every problem."""
 
 from __future__ import annotations
 

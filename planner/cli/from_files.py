@@ -37,7 +37,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     Raises
     ------
     BadInputError
-        Two files, an option that contradicts the file, or a value that neither gives.
+        Two files, an option that contradicts the file, or a needed value that neither gives.
     """
     sampled = "seq" not in WORKLOAD_TYPES[options.get("kind", DEFAULT_KIND)].facts.needs
     files = {name: options.pop(f"from_{name}") for name in FORMATS}
@@ -64,7 +64,7 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
 
 
 def _filled(merged: dict[str, Any], imported: Imported, options: dict[str, Any]) -> tuple[dict[str, Any], Imported]:
-    """The trainer's defaults for values that neither the file nor the command line gives, and a note of them."""
+    """Fill in the trainer's defaults for values that neither the file nor the command line gives, with a note."""
     taken = {key: value for key, value in imported.defaults.items() if merged.get(key) is None}
     if options["seq"] is not None:
         taken.pop("loss_chunk_tokens", None)  # that of the trainer's own sequence

@@ -16,14 +16,14 @@ COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
     "whatif": "Longest sequence, fewest devices, largest batch, or a sweep over anything.",
-    "validate": "Compare the cost models' predictions with published measurements.",
+    "validate": "Compare the cost model's predictions with published measurements.",
     "calibrate": "Measure the devices at hand and write a hardware overlay.",
-    "explain": "Show why a strategy won, why the others did not, and which changes would alter that.",
-    "export": "Write a plan as the files of a trainer, and list where that trainer differs from it.",
+    "explain": "Why a strategy won, why the others lost, which changes would alter that.",
+    "export": "Write a plan as the files of a trainer, and list where that trainer deviates.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
     "worker": "Take compile and timing jobs of a shared study, on any machine.",
     "catalog": "List or show the models and hardware that lcplan knows.",
-    "doctor": "Show toolchains, the targets each can compile for, and the backends that are real.",
+    "doctor": "Show toolchains, their compile targets, and which backends are real.",
 }
 
 EPILOG = """\b
@@ -46,14 +46,14 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command; None for an unknown name."""
+        """Return the command; None if the name is unknown."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"planner.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One line per command, without importing any."""
+        """One line a command, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -76,8 +76,8 @@ def cli() -> None:
     """Plan how to lay a long-context LLM out on a cluster, and know how sure you are.
 
     lcplan enumerates meshes (data, fsdp, context, tensor, expert), context schemes, remat policies and collective backends;
-    rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the target's
-    own compiler, which needs no target hardware; and writes the winner as plan.yaml.
+    rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the target's own
+    compiler, which needs no target hardware; and writes the winner as plan.yaml.
     """
 
 
@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
             click.echo(f"lcplan: {line}", err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("lcplan: interrupted; finished compiles and timings are kept, the same command resumes from there", err=True)
+        click.echo("lcplan: interrupted; finished compiles and timings are kept, and the same command resumes", err=True)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -104,12 +104,7 @@ _REQUEST = [
         help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
     ),
     document_option,
-    click.option(
-        "--budget",
-        type=Bytes(),
-        metavar="BYTES",
-        help="Memory a device may use. [default: all that the hardware lets a job use]",
-    ),
+    click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"),
 ]
 
 _WORKLOAD = [
@@ -173,7 +168,7 @@ def request_options(command: F) -> F:
 
 
 def workload_options(command: F) -> F:
-    """Options of a workload that is not a train step."""
+    """Add the options of the workload."""
     for option in reversed(_WORKLOAD):
         command = option(command)
     return command
@@ -190,7 +185,7 @@ def knob_options(command: F) -> F:
 
 
 def _together(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> str | tuple[Any, ...] | None:
-    """Join all mentions of a filter into one; None where it was left out."""
+    """Join all mentions of a filter into one value; None if it was left out."""
     if all(isinstance(value, str) for value in values):
         return ",".join(values) if values else None
     return tuple(one for value in values for one in value)

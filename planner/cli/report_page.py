@@ -11,7 +11,7 @@ FILE = "report.html"
 
 
 def leave_report(folder: Path, price_usd_per_device_hour: float | None) -> Path | None:
-    """Write the folder's report; if that fails, a note on stderr gives the reason, and the search still succeeds."""
+    """Write the folder's report; if that fails, a note on stderr gives the reason and the search still succeeds."""
     from planner.report.charts.vega import WAY_OUT, available
 
     if not available():

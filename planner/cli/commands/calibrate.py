@@ -32,8 +32,8 @@ Examples:
 def command(*, out: str, hw: str | None, toolchain: str | None, output: str) -> int:
     """Measure the devices at hand: products, attention by chunk, memory, host link, and each collective by size and group.
 
-    Writes the catalogue's hardware spec with the measured rates in it; the cost models use them in place of published ones.
-    A figure that cannot be true is left out, and a figure that did not repeat is marked. The file and the output list both.
+    Writes a hardware spec: the catalogue's entry with the measured rates in it. The cost model uses these rates instead of
+    published ones. Impossible figures are left out and unstable ones are marked, in the file and in the output.
     """
     console, interactive, path = stderr_console(), sys.stderr.isatty(), Path(out)
     check_out(path)

@@ -1,4 +1,4 @@
-"""``lcplan doctor``: the toolchains found, the targets that each can compile for, and the backends that are real in each."""
+"""``lcplan doctor``: the toolchains, the targets that each can compile for, and the backends that are real in each."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from planner.measure.targets.toolchain import Toolchain, probe
 
 @click.command("doctor")
 @click.option("--toolchain", "pythons", multiple=True, metavar="PYTHON", help="Another Python to look at (repeatable).")
-@click.option("--xla-flags", metavar="FLAGS", help="Check which XLA_FLAGS of a job this XLA knows.")
-@click.option("--libtpu-init-args", metavar="FLAGS", help="Check which LIBTPU_INIT_ARGS of a job this libtpu knows.")
+@click.option("--xla-flags", metavar="FLAGS", help="XLA_FLAGS of a job: which of them this XLA knows.")
+@click.option("--libtpu-init-args", metavar="FLAGS", help="LIBTPU_INIT_ARGS of a job: which of them this libtpu knows.")
 @click.option("--quick", is_flag=True, help="Judge backends by jax's version, without compiling.")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
 def command(pythons: tuple[str, ...], *, xla_flags: str | None, libtpu_init_args: str | None, quick: bool, output: str) -> int:
-    """Show the targets that this Python, and others, can compile for, and the collective backends that are real there.
+    """Show the targets that this Python, and others, can compile for, and which collective backends are real.
 
     A backend is real where the executable shows it, not where a flag is accepted: jax 0.10.2 accepts NVSHMEM's flag and
-    ignores it. So doctor compiles a small ring for each backend, which takes some seconds per Python.
+    ignores it. So doctor compiles a small ring for each, which takes some seconds a Python.
 
-    With --xla-flags or --libtpu-init-args it checks only these flags, with the parsers of that Python's own packages: an
-    unknown flag ends a job before it starts.
+    With flags it checks only these, with the parsers of the Python's own packages: a flag that one of them does not know ends
+    a job before it starts.
     """
     asked: dict[Variable, tuple[str, ...]] = {}
     asked |= {"XLA_FLAGS": tuple(xla_flags.split())} if xla_flags else {}

@@ -56,9 +56,7 @@ class EstimateOptions(RequestOptions):
 @request_options
 @workload_options
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
-@click.option(
-    "--time", is_flag=True, help="Time the step on the devices at hand: the whole step if they are enough, else a slice."
-)
+@click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
 @click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @knob_options
@@ -66,10 +64,10 @@ class EstimateOptions(RequestOptions):
 def command(**options: Any) -> int:
     """Price one strategy: the one that --mesh and the knobs name.
 
-    Several values of --sharding-mode or --scheduler are shown side by side.
+    Several values of --sharding-mode or --scheduler are compared side by side.
     Axes that --mesh does not name are 1. A strategy that does not fit is an answer too: fits is false, the exit code 0.
-    With --from-.. strategy, model and workload come from a trainer's own configuration, as far as it states them. The output
-    then also lists the trainer's needs that the cost models leave out, and the changes that lcplan recommends.
+    With --from-.. the strategy, model and workload come from a trainer's own configuration, as far as it states them.
+    Below, lcplan lists the trainer's needs beyond the cost model and the changes that it proposes.
     """
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
@@ -93,15 +91,15 @@ def command(**options: Any) -> int:
 
 
 def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
-    """Note which step is compiled or timed for the file of a PyTorch trainer."""
+    """Note which step is compiled or timed for a PyTorch trainer's file."""
     measured = parsed.compile or parsed.time or parsed.slice
     if request.program.runtime != "torch" or not measured:
         return ()
-    return ("lcplan's own step in JAX was compiled or timed; the cost models price the trainer's step",)
+    return ("the compiled or timed step is lcplan's own in JAX; the cost model prices the trainer's",)
 
 
 def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
-    """Return the requested strategies; if they break rules, add the imported file's trainer's own refusals."""
+    """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
     try:
         return resolve_strategies(request, offered.backends)
     except BrokenRulesError as error:

@@ -1,4 +1,4 @@
-"""``lcplan explain``: why a strategy won, why the others did not, and which changes would alter that."""
+"""``lcplan explain``: why a strategy won, why the others lost, which changes would alter that."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ Examples:
 MOST = 2
 
 
-@click.command(
-    "explain", epilog=EPILOG, short_help="Show why a strategy won, why the others did not, and which changes would alter that."
-)
+@click.command("explain", epilog=EPILOG, short_help="Why a strategy won, why the others lost, which changes would alter that.")
 @click.argument("run", metavar="PLAN|RUN")
 @click.argument("strategies", metavar="[STRATEGY] [STRATEGY]", nargs=-1)
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour; adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @output_format
 def command(run: str, strategies: tuple[str, ...], price: float | None, output: str) -> int:
-    """Explain the winner of RUN, or STRATEGY; with two strategies, compare them term by term.
+    """Explain the winner of RUN, or STRATEGY; compare two strategies term by term.
 
     RUN is a search's folder or its result.json, PLAN a plan.yaml. STRATEGY is a row's number in the table of candidates, or
     a mesh with knobs as the tables print them.

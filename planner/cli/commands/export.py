@@ -58,8 +58,8 @@ class ExportOptions(Frozen):
 def command(**options: Any) -> int:
     """Write PLAN (a plan.yaml, or the folder of a run) as files that a trainer takes as they are.
 
-    Each difference between the plan and the trainer is listed with its cost. A plan that the trainer cannot run at all is bad
-    input. Files that lcplan did not write, or that were changed since, are never overwritten.
+    Each deviation of the trainer from the plan is listed, with its replacement and its cost. A plan that it cannot run at
+    all is bad input. Files that lcplan did not write, or that were changed since, are never overwritten.
     """
     parsed = ExportOptions.model_validate(options)
     file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)

@@ -59,11 +59,7 @@ class SearchOptions(RequestOptions):
 @request_options
 @workload_options
 @click.option(
-    "--objective",
-    type=click.Choice(get_args(Objective)),
-    default="tokens_per_s",
-    show_default=True,
-    help="Quantity to optimize.",
+    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="Figure to optimise."
 )
 @click.option(
     "--stages",
@@ -87,21 +83,19 @@ class SearchOptions(RequestOptions):
     "--for",
     "trainer",
     type=click.Choice(trainer_names()),
-    help="Only strategies that this trainer runs unchanged (see lcplan export).",
+    help="Only strategies that this trainer runs unchanged.",
 )
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour; adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @knob_options
 @output_format
 def command(**options: Any) -> int:
     """Find the best layout of MODEL at sequence length SEQ on HW.
 
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
-    the target's own compiler, and writes plan.yaml. After an interrupt the same command resumes where it stopped.
+    the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it.
     """
     parsed = SearchOptions.model_validate(options)
     request = build_request(parsed, parsed.objective)

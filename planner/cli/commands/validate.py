@@ -1,4 +1,4 @@
-"""``lcplan validate``: compare predictions with published measurements."""
+"""``lcplan validate``: predictions compared with published measurements."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ Examples:
 )
 @output_format
 def command(*, tables: tuple[str, ...], page: str | None, output: str) -> int:
-    """Compare the cost models' predictions with published measurements.
+    """Compare the cost model's predictions with published measurements.
 
-    Every row of a table is modelled or gives the reason why not. An open field is chosen once per table, shown,
+    Every row of a table is modelled or has a reason why not. A field that a source leaves open is chosen once per table, shown,
     and counted as fitted. The format of a table's file is in docs/tables.md.
     """
     if page is not None:
@@ -87,7 +87,7 @@ def _validate(names: tuple[str, ...]) -> list[TableResult]:
 
 
 def _flat(result: TableResult) -> Iterator[dict[str, Any]]:
-    """One line per row and measured quantity."""
+    """Return one line per row and measured quantity."""
     for row in result.rows:
         for name, value in row.measured.items():
             yield {

@@ -30,7 +30,7 @@ Examples:
 --vary takes: {" ".join(QUANTITIES)}. a..b doubles from a to b."""
 
 SHORTEST = 128
-"""Placeholder length where max-seq is asked without ``--seq``."""
+"""Placeholder for the sequence length of max-seq, which asks for it."""
 
 
 class WhatIfOptions(RequestOptions):
@@ -47,7 +47,7 @@ class WhatIfOptions(RequestOptions):
 @click.command("whatif", epilog=EPILOG, short_help="Longest sequence, fewest devices, largest batch, or a sweep.")
 @click.argument("question", type=click.Choice(get_args(Question)))
 @click.option("--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
-@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; not needed by max-seq, a sweep may vary it.")
+@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; not needed by max-seq, and a sweep may vary it.")
 @click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec.")
 @click.option("--devices", type=click.IntRange(min=1), help="At most this many devices. [default: all of the hardware]")
 @click.option(
@@ -57,13 +57,9 @@ class WhatIfOptions(RequestOptions):
     help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
 )
 @document_option
-@click.option(
-    "--budget", type=Bytes(), metavar="BYTES", help="Memory a device may use. [default: all that the hardware lets a job use]"
-)
+@click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]")
 @click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
-@click.option(
-    "--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour; adds the cost of 1 B tokens."
-)
+@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @workload_options
@@ -72,13 +68,13 @@ class WhatIfOptions(RequestOptions):
 def command(**options: Any) -> int:
     """Answer QUESTION: max-seq, min-devices, max-batch, or a sweep over the quantities of --vary.
 
-    A boundary is exact in the cost models: the answer fits, and one step further no strategy does. Every point has its best
-    strategy, its memory by part, and the limit that binds.
+    A boundary is exact under the cost model: the answer fits, and one step further no strategy does. Every point has its
+    best strategy, its memory by part, and the constraint that binds.
     """
     parsed = WhatIfOptions.model_validate(options)
     request, varied = _request(parsed), parse_vary(parsed.vary)
     if parsed.budget is not None and any(one.quantity.name == "hbm" for one in varied):
-        raise BadInputError("--budget fixes the memory that --vary hbm changes; give one of them")
+        raise BadInputError("--budget fixes the quantity that --vary hbm varies; give one of them")
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
     result = what_if(request, parsed.question, backends=offered.backends, varied=varied)

@@ -61,13 +61,13 @@ class WorkerOptions(Frozen):
     type=click.IntRange(1),
     help="Be one of several processes that time steps together, with this many devices each.",
 )
-@click.option("--coordinator", metavar="HOST:PORT", help="Where process 0 meets the others. [default: from Slurm or Open MPI]")
+@click.option("--coordinator", metavar="HOST:PORT", help="Address of process 0. [default: from Slurm or Open MPI]")
 @click.option("--num-processes", type=click.IntRange(2), help="How many there are; with --coordinator.")
 @click.option("--process-id", type=click.IntRange(0), help="Which one this is, from 0; with --coordinator.")
 def command(**options: Any) -> int:
     """Take compile and timing jobs of a shared study, on as many machines as you like.
 
-    Each job is done once. Another worker takes the jobs of one whose heartbeat stops. Jobs of another
+    Each job runs once. A worker sends a heartbeat; the jobs of a dead worker go to another. Jobs of another
     toolchain or another lcplan are left to workers that have it. Ends when there has been nothing to do for a while.
     """
     asked = WorkerOptions.model_validate(options)
@@ -94,16 +94,14 @@ def command(**options: Any) -> int:
 
 
 def _gang(asked: WorkerOptions) -> Gang | None:
-    """The place among several processes that the options, Slurm or Open MPI give."""
+    """Return the process's rank as the options, Slurm or Open MPI give it."""
     place = asked.coordinator, asked.num_processes, asked.process_id
     if asked.devices_per_process is None:
         if any(given is not None for given in place):
             raise BadInputError("--coordinator, --num-processes and --process-id go with --devices-per-process")
         return None
     if any(given is not None for given in place) and None in place:
-        raise BadInputError(
-            "give all of --coordinator, --num-processes and --process-id, or leave all out under Slurm or Open MPI"
-        )
+        raise BadInputError("give all of --coordinator, --num-processes and --process-id; Slurm and Open MPI need no option")
     processes, rank = (asked.num_processes, asked.process_id) if asked.coordinator else launched(os.environ)
     assert processes is not None
     assert rank is not None
@@ -120,7 +118,7 @@ def _gang(asked: WorkerOptions) -> Gang | None:
 
 
 def _follow(gang: Gang, toolchain: Toolchain, *, console: Console, program: Program = STEP) -> int:
-    """Run each job that the first process sends, until it has sent no job for the whole waiting time."""
+    """Run the jobs that the first process sends, until it has sent nothing for the waiting time."""
     command, environment = worker_command(toolchain.python, program), clean_environment(tuple(gang.environment.items()))
     steps = 0
     while True:

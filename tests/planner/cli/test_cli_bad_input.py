@@ -58,8 +58,16 @@ CASES = [
     (_with(SAMPLE, tune="5"), "--tune with --workload sample", "--workload train"),
     (_with(SEARCH, seq="9000000m"), "seq_len: Input should be less than or equal to 1099511627776", "(got 9437184000000)"),
     (_with(SEARCH, global_batch="1099511627777"), "global_batch: Input should be less than or equal to", "1099511627776"),
-    (_with(SEARCH, ulysses="2097152"), "--ulysses 2097152: a strategy takes", "at most 1048576"),
-    (_with(SEARCH, attention_block="131072"), "--attention-block 131072: a strategy takes", "at most 65536"),
+    (
+        _with(SEARCH, ulysses="2097152"),
+        "--ulysses: '2097152' is not a whole number above zero, at most 1048576",
+        "at most 1048576",
+    ),
+    (
+        _with(SEARCH, attention_block="131072"),
+        "--attention-block: '131072' is not a whole number, at most 65536",
+        "at most 65536",
+    ),
     (_with(SEARCH, mesh="fsdp=2097152"), "fsdp='2097152': not a whole number above zero", "at most 1048576"),
     (_with(SEARCH, microbatches="0"), "microbatches", "whole number above zero"),
     (_with(ESTIMATE, mesh="context=7"), "context=7 does not divide seq_len=262144", "powers of two"),

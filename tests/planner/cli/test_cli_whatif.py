@@ -120,7 +120,7 @@ def test_a_boundary_that_finds_nothing_exits_1_and_says_what_would_help(lcplan):
         (("sweep", "--seq", "64k"), "sweep: over what? give --vary"),
         (
             ("sweep", "--seq", "64k", "--vary", "hbm=1GiB", "--budget", "2GiB"),
-            "--budget fixes the memory that --vary hbm changes",
+            "--budget fixes the quantity that --vary hbm",
         ),
         (("sweep", "--seq", "64k", "--vary", "devices=9"), "--vary devices=9: dgx-h100 has 8"),
         (("max-seq", "--vary", "seq=8k"), "max-seq finds seq_len; vary something else"),
