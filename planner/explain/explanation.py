@@ -21,7 +21,7 @@ from planner.workloads.pricing import price
 
 @dataclass(frozen=True)
 class Explanation:
-    """One strategy of a run. ``others`` and ``shifts`` are the winner's; ``compared`` is a second strategy beside it."""
+    """One strategy of a run. ``others`` and ``shifts`` are the winner's; ``compared`` is a second strategy to compare with."""
 
     run: Run
     candidate: Candidate
@@ -116,7 +116,7 @@ def verdict_json(found: Verdict) -> dict[str, Any]:
 
 
 def explain(run: Run, strategy: Strategy | None = None, *, price_usd_per_device_hour: float | None = None) -> Explanation:
-    """Explain a strategy of the run; without one the winner, or where nothing fits the best of what does not."""
+    """Explain a strategy of the run; by default the winner, or the closest miss where nothing fits."""
     request, winner = run.request, run.winner
     candidate = _candidate(run, strategy)
     setting = setting_of(request)
