@@ -13,6 +13,7 @@ from planner.explain.inventory import Line, inventory, trouble
 from planner.explain.shifts import Shift, shifts
 from planner.explain.traffic import Exposure, Transfer, exposures, transfers
 from planner.explain.why import Difference, Verdict, differences, verdict
+from planner.measure.targets.backends import GPU_BACKENDS
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.run.run_read import Run
 from planner.space.analysis import setting_of
@@ -36,6 +37,12 @@ class Explanation:
     shifts: tuple[Shift, ...] = ()
 
     @property
+    def backend_needs(self) -> str:
+        """The conditions of the strategy's backend at run time; empty where it has no conditions of its own."""
+        facts = GPU_BACKENDS.get(self.candidate.strategy.backend)
+        return facts.needs if facts is not None and facts.options else ""
+
+    @property
     def measured_share(self) -> float:
         """Share of the modelled step that rests on rates measured on this kind of device."""
         return measured_share(self.bases)
@@ -52,6 +59,7 @@ class Explanation:
                 {"part": e.part, "transfer_s": e.transfer_s, "exposed_s": e.exposed_s, "hidden_s": e.hidden_s}
                 for e in self.exposures
             ],
+            "backend_needs": self.backend_needs,
             "transfers": [asdict(transfer) for transfer in self.transfers],
             "basis": {
                 "measured_share_ratio": self.measured_share,

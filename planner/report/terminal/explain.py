@@ -95,6 +95,8 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
         table.add_row(*one)
     yield Padding(table, (0, 0, 0, 2))
     yield Padding(_inventory(found), (0, 0, 0, 2))
+    if found.backend_needs:
+        yield Text(f"  {found.candidate.strategy.backend}: {found.backend_needs}")
 
 
 def _inventory(found: Explanation) -> Table:

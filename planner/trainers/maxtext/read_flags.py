@@ -46,7 +46,7 @@ def read_flags(words: Iterable[str]) -> Flags:
         found = [option for option in facts.options if _sets(given, option)]
         if found:
             options["backend"] = (backend,)
-            notes += [f"{found[0].word}: {facts.reach}"] if found[0].last else []
+            notes += [f"{found[0].word}: of jax {facts.reach}"] if found[0].last else []
             read |= {option.name for option in found}
     preset, names = _preset(given)
     if preset is not None:

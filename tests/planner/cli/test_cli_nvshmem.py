@@ -71,7 +71,7 @@ def test_the_exported_files_read_back_as_the_plan(planned):
     assert answer.code == 0, answer.err
     plan = yaml.safe_load(Path("run/plan.yaml").read_text())
     assert answer.json["candidate"]["strategy"] == {"devices": 32, **plan["strategy"]}
-    assert any("jax 0.9.2 to 0.10.1 have it" in note for note in answer.json["imported"]["notes"])
+    assert any("of jax 0.9.2 to 0.10.1 have it" in note for note in answer.json["imported"]["notes"])
 
 
 def test_a_trainer_on_a_newer_jax_runs_nccl_instead(planned):
@@ -85,6 +85,7 @@ def test_a_trainer_on_a_newer_jax_runs_nccl_instead(planned):
     ("arguments", "words"),
     [
         ((*SEARCH, "--for", "maxtext"), "jax 0.11.2, which MaxText runs on here, does not have this backend (--for-jax"),
+        ((*SEARCH, "--for", "maxtext", "--for-jax", "0.8.2"), "jax 0.8.2, which MaxText runs on here, was not tried with"),
         ((*SEARCH, "--for", "maxtext", "--for-jax", "new"), "--for-jax new: not a version"),
         ((*SEARCH, "--for", "megatron", "--for-jax", "0.10.1"), "(megatron-core 0.19.2) does not run on jax"),
         ((*SEARCH, "--for-jax", "0.10.1"), "name the trainer with --for"),
@@ -94,3 +95,9 @@ def test_bad_input(lcplan, arguments, words):
     answer = lcplan(*arguments)
     assert answer.code == 2
     assert words in answer.err
+
+
+def test_explain_shows_the_conditions_of_the_backend(planned):
+    needs = planned("explain", "run", "--format", "json").json["backend_needs"]
+    assert all(word in needs for word in ("each process has one device", "in one process", "in one NVLink domain"))
+    assert "nvshmem: XLA assigns it to collective-permutes" in planned("explain", "run").out
