@@ -1,1 +1,1 @@
-"""Cost laws: numpy over columns of candidates. Memory, FLOPs, collectives, step time."""
+"""The cost model: numpy over columns of candidates. Memory, FLOPs, collectives, step time."""

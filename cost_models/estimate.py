@@ -32,10 +32,10 @@ class EstimateTable:
     """The prediction for each row of a table; columns of shape ``[n]`` in SI units.
 
     ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and ``step_s``;
-    ``host_bytes`` is what remat offloads. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
+    ``host_bytes`` is the size of offloaded tensors. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
     ``cost_models.memory.parts.PHASES``.
 
-    Source: the cost models of this package, each with its own.
+    Source: the cost models of this package, which give their sources.
     """
 
     memory_bytes: dict[str, Floats]
@@ -57,16 +57,16 @@ class EstimateTable:
         return int(self.step_s.shape[0])
 
     def _columns(self) -> dict[str, NDArray[Any]]:
-        """Every column by a name of its own."""
+        """Return every column by a unique name."""
         apart = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         parts = {**{f"memory {k}": v for k, v in self.memory_bytes.items()}, **{f"time {k}": v for k, v in self.time_s.items()}}
         return {**apart, **parts}
 
     def like(self, length: int) -> EstimateTable:
-        """The same columns, ``length`` long and not yet filled; those of one dtype are rows of one block.
+        """Return a table with the same columns, ``length`` long and uninitialised; columns of one dtype share one block.
 
-        A block is large enough for the kernel to give it huge pages, where touching column after column of a megabyte for the
-        first time would take a tenth of an estimate.
+        A block is large enough for the operating system to use huge pages. The first touch of separate columns of a megabyte
+        would take a tenth of an estimate.
         """
         columns = self._columns()
         made: dict[str, NDArray[Any]] = {}
@@ -84,15 +84,15 @@ class EstimateTable:
             columns[name][rows] = values
 
     def binding_part(self, i: int) -> str:
-        """The key of the largest memory part of row ``i``."""
+        """Return the key of the largest memory part of row ``i``."""
         return max(self.memory_bytes, key=lambda name: float(self.memory_bytes[name][i]))
 
     def phase_name(self, i: int) -> str:
-        """The phase that binds row ``i``."""
+        """Return the phase with the largest memory of row ``i``."""
         return PHASES[int(self.phase[i])]
 
     def row(self, i: int) -> dict[str, Any]:
-        """Row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
+        """Return row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
         memory = {name: round(float(column[i])) for name, column in self.memory_bytes.items()}
         return {
             "step_s": float(self.step_s[i]),
@@ -128,7 +128,7 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
 
     Notes
     -----
-    Source: the laws of this package, each with its own.
+    Source: the cost models of this package, which give their sources.
     """
     groups = kernel_groups(setting, table)
     if len(groups) == 1:
@@ -141,7 +141,7 @@ def estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
 
 
 def _estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
-    """The estimate of candidates that share a setting, a chunk of rows at a time."""
+    """Return the estimate of candidates that share a setting, computed one chunk of rows at a time."""
     whole: EstimateTable | None = None
     network = Network.of(Layout(setting, table), rates_for(setting))
     for start in range(0, max(len(table), 1), CHUNK_ROWS):
@@ -157,7 +157,7 @@ def _estimate(setting: Setting, table: StrategyTable) -> EstimateTable:
 
 def _chunk(setting: Setting, table: StrategyTable, network: Network) -> EstimateTable:
     layout, rates = Layout(setting, table), network.rates
-    memory, total, phase = memory_law(layout).parts()
+    memory, total, phase = memory_model(layout).parts()
     times = StepTime(layout, rates, network).parts()
     step = sum(times.values(), start=np.zeros(len(table)))
     allowance = allowance_bytes(layout) + pool_slack_bytes(layout, total)
@@ -182,7 +182,7 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
 
 
 def pool_slack_bytes(layout: Layout, total_bytes: Floats) -> Floats:
-    """What PyTorch's allocator holds beyond what is allocated in it; XLA plans its buffers and has none.
+    """Return the reserved but unallocated bytes of PyTorch's allocator; 0 for XLA, which plans its buffers.
 
     Parameters
     ----------
@@ -204,8 +204,8 @@ def pool_slack_bytes(layout: Layout, total_bytes: Floats) -> Floats:
     return share * total_bytes
 
 
-def memory_law(layout: Layout) -> StepMemory | TorchMemory:
-    """The memory law of the runtime that the setting's program has.
+def memory_model(layout: Layout) -> StepMemory | TorchMemory:
+    """Return the memory model for the runtime of the setting's program.
 
     Parameters
     ----------
@@ -228,10 +228,10 @@ def memory_law(layout: Layout) -> StepMemory | TorchMemory:
 
 
 def allowance_bytes(layout: Layout) -> Floats:
-    """Memory that runtime and communicators take beside the executable.
+    """Return the memory that runtime and communicators take in addition to the executable.
 
-    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and as many
-    more as a trainer's ring has.
+    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and the
+    further communicators of a trainer's ring.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def allowance_bytes(layout: Layout) -> Floats:
 
     Notes
     -----
-    Source: the hardware spec's ``allowance``, each figure with its own.
+    Source: ``allowance`` of the hardware spec, which gives the source of each value.
     """
     allowance = layout.setting.hardware.allowance
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
@@ -256,7 +256,7 @@ def allowance_bytes(layout: Layout) -> Floats:
 
 
 def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
-    """Memory that a train step needs of a device's budget: its executable's total and the allowance on top of it.
+    """Return the memory that a train step needs: its executable's total plus the allowance.
 
     Parameters
     ----------
@@ -269,15 +269,15 @@ def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
     -------
     ndarray, shape [n]
         Need [bytes per device]; the strategy fits where it is at most the budget. Infinite where the host's memory cannot
-        hold the tensors that remat offloads, which no budget helps.
+        hold the tensors that remat offloads, which no device budget can fix.
 
     Notes
     -----
-    Source: ``memory_law``, ``allowance_bytes`` and ``cost_models.memory.saved_tensors.host_is_full``.
+    Source: ``memory_model``, ``allowance_bytes`` and ``cost_models.memory.saved_tensors.host_is_full``.
     """
     need = np.empty(len(table))
     for group, rows in kernel_groups(setting, table):
         layout = Layout(group, table.take(rows))
-        _, total, _ = memory_law(layout).parts()
+        _, total, _ = memory_model(layout).parts()
         need[rows] = np.where(host_is_full(layout), np.inf, total + allowance_bytes(layout))
     return need

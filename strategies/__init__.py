@@ -1,1 +1,1 @@
-"""Real JAX programs: the ring-attention Llama step and what it is made of."""
+"""Real JAX programs: the ring-attention Llama step and its parts."""

@@ -1,1 +1,1 @@
-"""Cost of attention: its work on the slowest rank, and attention whose scores go through memory."""
+"""Cost of attention: work on the slowest rank, and attention whose scores go through memory."""

@@ -1,28 +1,31 @@
-"""Attention whose scores go through memory whole: products, softmax and dropout as kernels of their own."""
+"""Attention that writes all scores to memory: products, softmax and dropout are separate kernels."""
 
 from __future__ import annotations
 
 from cost_models.inputs.layout import Floats
 
 SCORE_BYTES = {"forward": 13.0, "backward": 19.0, "again": 11.0}
-"""Traffic of one half-precision score. Forward: written by the first product; softmax reads and writes; dropout reads, writes
-and keeps a mask of one byte; read by the second product. Backward: the weights' cotangent written; dropout reads it and its
-mask and writes; the weights read for the values' gradient; softmax reads both and writes; read twice by the last two
-products. Again (selective recomputation): the forward's but for the last read."""
+"""Traffic of one half-precision score.
+
+Forward: the first product writes it; softmax reads and writes; dropout reads, writes and keeps a mask of one byte; the second
+product reads it. Backward: a product writes the weights' cotangent; dropout reads it and its mask and writes; the values'
+gradient reads the weights; softmax reads both and writes; the last two products read the result. Again (selective
+recomputation): the forward traffic without the last read.
+"""
 
 PRODUCTS = {"forward": 2.0, "backward": 4.0, "again": 1.0}
 """Products over all scores."""
 
 
 def unfused_seconds(scores: Floats, head_dim: float, *, which: str, flop_per_s: float, hbm_bytes_per_s: float) -> Floats:
-    """Time of one pass of unfused attention.
+    """Return the time of one pass of unfused attention.
 
-    ``2 p S H / R + b S / B``: the products, then what moves the scores; nothing of the causal half is saved.
+    ``2 p S H / R + b S / B``: the products, then the traffic of the scores, masked scores included.
 
     Parameters
     ----------
     scores : ndarray
-        S, scores of the device, masked ones too [count].
+        S, scores of the device, including masked scores [count].
     head_dim : float
         H, features of a head.
     which : str
@@ -39,7 +42,7 @@ def unfused_seconds(scores: Floats, head_dim: float, *, which: str, flop_per_s: 
 
     Notes
     -----
-    Source: Korthikanti et al. (arXiv:2205.05198), section 4.1 and figure 3, for what unfused attention stores.
+    Source: Korthikanti et al. (arXiv:2205.05198), section 4.1 and figure 3, for the tensors that unfused attention stores.
 
     Examples
     --------

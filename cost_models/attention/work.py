@@ -1,4 +1,4 @@
-"""Attention of one layer on the slowest rank, by scheme: kernels, how the causal half is shared, what a ring hides."""
+"""Attention of one layer on the slowest rank, by scheme: kernels, the split of the causal half, exposed ring hops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lcplan.strategy import ATTENTION_BLOCK
 
 @dataclass(frozen=True)
 class RingSteps:
-    """Attention of one layer and microbatch as the steps of one pass; columns of shape ``[n]``.
+    """Attention of one layer and microbatch as steps of one pass; columns of shape ``[n]``.
 
     ``first_s`` is the causal step on a rank's own chunk [s], ``later_s`` each of ``later`` further steps [s]. The pass takes
     ``first_s + later * later_s``.
@@ -48,9 +48,9 @@ class RingSteps:
 
 
 def causal_imbalance(context: Floats) -> Floats:
-    """Work of the slowest rank of a contiguous causal ring over the mean of all ranks.
+    """Return the work of the slowest rank of a contiguous causal ring over the mean of all ranks.
 
-    Rank ``c - 1`` works on its own half square and on ``c - 1`` whole ones: ``(1/2 + c - 1) / (c / 2) = (2c - 1) / c``.
+    Rank ``c - 1`` computes its own half square and ``c - 1`` full squares: ``(1/2 + c - 1) / (c / 2) = (2c - 1) / c``.
 
     Parameters
     ----------
@@ -76,27 +76,30 @@ def causal_imbalance(context: Floats) -> Floats:
 
 
 def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
-    """Attention kernels of one pass over one layer, on the slowest rank.
-
-    Other trainers' programs may have a contiguous ring behind the exchange of heads, or one call on all gathered keys.
+    """Return the attention kernels of one pass over one layer, on the slowest rank.
 
     ``ring``: a causal step of ``l^2 / 2``, then ``c - 1`` full steps of ``l^2`` (``l = T / c``). ``ring-zigzag`` and
     ``all-gather``: the same first step, then ``c - 1`` steps of half the area on every rank. Where ``e`` neighbours exchange
-    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``e = c`` is the first step only, a smaller group a
-    zigzag of ``c / e``. Two directions have a half of the heads each, one after the other.
-    Blockwise attention computes the blocks on the diagonal whole. Host devices share their cores: what the other ranks of a
-    contiguous ring leave undone is time for the slowest, so its whole blocks count half. A layer with a sliding window is one
-    call on a rank's chunk with its halo (``cost_models.masks.windows``), in proportion to the tiles that the window leaves; of
-    packed sequences blockwise attention computes those that documents leave too (``cost_models.masks.window_documents``), and
-    no other kernel fewer. Of packed sequences no kernel visits chunks that share no document with a rank's, and blockwise
-    attention leaves out blocks too; what neighbours then wait for each other on a ring is left out.
+    heads, each has the tokens of all of them and ``1 / e`` of the heads: ``e = c`` has only the first step, a smaller group is
+    a zigzag ring of ``c / e``. With two directions, each has half of the heads, one after the other. Other trainers' programs
+    may have a contiguous ring between groups that exchange heads, or one call on all gathered keys.
+
+    Blockwise attention computes blocks on the diagonal in full. Devices of a CPU share its cores: ranks of a contiguous ring
+    that finish early free cores for the slowest, so its full blocks count half.
+
+    A layer with a sliding window is one call on a rank's chunk with its halo (``cost_models.masks.windows``); its time is
+    proportional to the tiles inside the window. In packed sequences blockwise attention also skips tiles outside the document
+    (``cost_models.masks.window_documents``); other kernels do not.
+
+    In packed sequences without a window, every kernel skips chunks that share no document with a rank's chunk, and blockwise
+    attention also skips blocks. Ignores the time for which ranks of a ring then wait for their neighbours.
 
     Parameters
     ----------
     layout : Layout
         Candidates.
     rates : Rates
-        What the device achieves.
+        Rates that the device achieves.
     backward : bool
         The backward pass: 2.5 times the work at the backward kernel's rate.
 
@@ -123,9 +126,9 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
         first = kernel.seconds(tokens, causal_block_keys(length, chunk_tiles(layout)[1]), width=width)
     whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
     program = layout.setting.program
-    contiguous = contiguous_ring(layout)
+    contiguous = contiguous_ring(layout) | layout.scheme_has(lambda facts: facts.gathers and not facts.balanced)
     if layout.setting.kernel == "unfused":
-        whole = first  # nothing of the causal half is saved: a step on its own chunk takes as long as one on another's
+        whole = first  # masked scores are computed too: every step takes as long as the step on the own chunk
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
     if documents:
         later = later * _visited(layout, np.where(contiguous, length, length / 2))
@@ -134,17 +137,17 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
 
 
 def _windowed(layout: Layout, kernel: _Kernel) -> RingSteps:
-    """One call with the halo; of as many queries as keys where the kernel wants it so."""
+    """Return one call with the halo; the queries are padded to the keys' length where the kernel needs equal lengths."""
     halo, exchange = Halo(layout), layout.exchange
     tokens, width = layout.tokens * exchange * halo.padded, layout.query_width / exchange
-    none, keys = np.zeros(len(layout.table)), halo.keys
+    zero, keys = np.zeros(len(layout.table)), halo.keys
     if layout.setting.kernel == "blockwise" and layout.setting.workload.document_len is not None:
         keys = window_document_keys(layout, mean=shares_cores(layout.setting.hardware))
-    return RingSteps(kernel.seconds(tokens, keys, width=width), none, none)
+    return RingSteps(kernel.seconds(tokens, keys, width=width), zero, zero)
 
 
 def _in_documents(layout: Layout, kernel: _Kernel) -> RingSteps:
-    """Few of the other chunks share a document with a query: what their steps take is counted as if one had it all."""
+    """Return the steps inside documents; the keys of all other chunks are priced as one step, since few share a document."""
     own, others = document_keys(layout, mean=shares_cores(layout.setting.hardware))
     tokens, width, later = layout.tokens * layout.exchange, layout.query_width / layout.exchange, layout.chunks - 1.0
     rest = np.where(others > 0, kernel.seconds(tokens, np.maximum(others, 1.0), width=width), 0.0)
@@ -152,24 +155,26 @@ def _in_documents(layout: Layout, kernel: _Kernel) -> RingSteps:
 
 
 def _visited(layout: Layout, keys: Floats) -> Floats:
-    """Share of the later steps, of ``keys`` each, that the slowest rank visits, since their chunks share a document with it."""
+    """Return the share of the later steps, of ``keys`` each, whose chunks share a document with the slowest rank's chunk."""
     _, others = document_keys(layout, mean=False)
     share: Floats = others / np.maximum(keys * (layout.chunks - 1.0), 1.0)
     return share
 
 
 def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
-    """All-gather in one call on all keys, which nothing merges: the mean query meets half of the sequence."""
+    """Return all-gather as one call on all keys, without a merge: a balanced rank's mean query attends to half of them."""
     gathers = layout.gathers
-    whole = kernel.seconds(layout.tokens, layout.local_length * layout.context / 2, width=layout.query_width)
+    length, contiguous = layout.local_length, layout.scheme_has(lambda facts: not facts.balanced)
+    keys = length * np.where(contiguous, layout.context - 0.5, layout.context / 2)
+    whole = kernel.seconds(layout.tokens, keys, width=layout.query_width)
     return RingSteps(np.where(gathers, whole, steps.first_s), steps.later_s, np.where(gathers, 0.0, steps.later))
 
 
 def merge_bytes(layout: Layout, steps: RingSteps) -> Floats:
-    """Traffic of merging what each later step of one pass made into what there is.
+    """Return the traffic of merging the result of each later step of one pass into the running sums.
 
-    ``6 a s U N H``, s later steps: six passes of ``a`` bytes over the queries' features, fp32 sums read and written counting
-    as two each.
+    ``6 a s U N H`` for s later steps: six passes of ``a`` bytes over the queries' features, where a read or a write of fp32
+    sums counts as two.
 
     Parameters
     ----------
@@ -185,16 +190,16 @@ def merge_bytes(layout: Layout, steps: RingSteps) -> Floats:
 
     Notes
     -----
-    Source: counted from strategies' merge: output in fp32 read and written, a step's own read, with log-sum-exps left out.
+    Source: counted from strategies' merge, which reads and writes fp32 output and reads a step's output; ignores log-sum-exps.
     """
     return layout.activation_bytes * 6.0 * steps.later * layout.tokens * layout.query_width
 
 
 def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
-    """Cost of a causal block over half of a whole one, for a kernel that masks tile by tile.
+    """Return the cost of a causal block over half of a full block, for a kernel that masks tile by tile.
 
-    Tiles on the diagonal are computed whole, half a tile a row too much, and masked at a share of a whole block's cost:
-    ``1 + (b / l + 2 m)``. The step's own splash kernel is measured with tiles of 512: others cost what they add to those.
+    Tiles on the diagonal are computed in full, half a tile per row too much, and masked at a share of a full block's cost:
+    ``1 + (b / l + 2 m)``. The step's own splash kernel was measured with tiles of 512; the ratio is relative to these.
     """
     tile = layout.setting.program.attention_tile
     if tile is None and layout.setting.kernel == "splash":
@@ -213,7 +218,7 @@ class _Kernel:
     backward: bool
 
     def seconds(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
-        """Time of ``tokens`` queries of ``width`` features against ``keys`` keys each [s]."""
+        """Return the time of ``tokens`` queries of ``width`` features with ``keys`` keys each [s]."""
         rates = self.rates
         if self.layout.setting.kernel == "unfused":
             return self._unfused(tokens * 2.0 * keys * width)
@@ -228,12 +233,12 @@ class _Kernel:
         return np.maximum(seconds, self._moved(tokens, keys, width=width)) if self._score_bytes else seconds
 
     def _moved(self, tokens: Floats, keys: Floats, *, width: Floats) -> Floats:
-        """Time that the scores' traffic takes."""
+        """Return the time of the scores' traffic."""
         heads, hbm = width / self.layout.setting.model.head_dim, self.rates.hbm.value
         return score_seconds(tokens, keys, heads=heads, score_bytes=self._score_bytes, hbm_bytes_per_s=hbm)
 
     def _on_host(self, tokens: Floats, keys: Floats, *, width: Floats, flop_per_s: float) -> Floats:
-        """Products and scores share the same cores, one after the other; tiles that no cache holds go to memory and back."""
+        """Return the time on a CPU, where products and scores run in sequence and tiles beyond the cache spill to memory."""
         products = BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0
         seconds = products * attention_flop(tokens, keys, width=width) / flop_per_s + self._moved(tokens, keys, width=width)
         heads = self.layout.sequences * width / self.layout.setting.model.head_dim
@@ -242,7 +247,7 @@ class _Kernel:
 
     @property
     def _score_bytes(self) -> float:
-        """Traffic of one score: of blocks that are not fused, or of the bias that documents are to cuDNN."""
+        """Traffic of one score in blocks that are not fused, or of one score's bias, in which cuDNN takes documents."""
         kernel = self.layout.setting.kernel
         if kernel == "cudnn" and self.layout.setting.workload.document_len is not None:
             return BIAS_BYTES
@@ -251,7 +256,7 @@ class _Kernel:
         return SCORE_BYTES["backward" if self.backward else "forward"]
 
     def _unfused(self, score_features: Floats) -> Floats:
-        """Time where the scores are kept or, in the backward pass of selective recomputation, made again."""
+        """Return the time where scores are kept or, in the backward pass of selective recomputation, recomputed."""
         head_dim = float(self.layout.setting.model.head_dim)
         passes = ["backward" if self.backward else "forward"]
         if self.backward and self.layout.setting.program.recompute_scores:
@@ -262,12 +267,12 @@ class _Kernel:
 
 
 def exposed_hop_seconds(step_s: Floats, hop_s: Floats) -> Floats:
-    """Time that one ring hop adds to the kernel that it runs beside: ``max(compute, transfer) - compute``.
+    """Return the time that one ring hop adds to the concurrent kernel: ``max(compute, transfer) - compute``.
 
     Parameters
     ----------
     step_s : ndarray
-        Kernel on the chunk in hand [s].
+        Kernel on the current chunk [s].
     hop_s : ndarray
         Transfer of the next chunk [s].
 

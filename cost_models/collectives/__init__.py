@@ -1,1 +1,1 @@
-"""Cost of communication: the list of the step's collectives, and how long each takes on a network."""
+"""Cost of communication: the list of a step's collectives, and the time of each on a network."""

@@ -1,4 +1,4 @@
-"""Collective matmul over the tensor axis: what a ring of pieces costs beyond the products themselves (docs/step.md)."""
+"""Collective matmul over the tensor axis: the extra cost of a ring of pieces over the whole products (docs/step.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cost_models.inputs.table import MATMUL_CODES
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
 
 SUM_PASSES = 3.0
-"""Passes over a travelling sum that a rank adds to: the sum that came and the product are read, the new sum is written."""
+"""Passes over memory per partial sum to which a rank adds: it reads the received sum and the product, and writes a sum."""
 
 
 @dataclass(frozen=True)
 class RingMatmul:
-    """Cost of collective matmuls over their products; columns of shape ``[n]``.
+    """Extra cost of collective matmuls over whole products; columns of shape ``[n]``.
 
     A product of all rows of a context rank runs as t products of one piece each, with a permute of a piece between them.
     ``hop_s`` is the time of one permute [s]; it moves ``a ts D`` bytes.
@@ -32,7 +32,7 @@ class RingMatmul:
     hop_s: Floats
 
     def product_seconds(self, elements: Floats) -> Floats:
-        """Time of one product of all rows of a context rank with a matrix of ``elements`` on this device [s], shape ``[n]``."""
+        """Return the time of a product of a context rank's rows with ``elements`` of a matrix per device [s], shape ``[n]``."""
         return self._product(self.layout.tokens, elements)
 
     def _product(self, rows: Floats, elements: Floats) -> Floats:
@@ -41,13 +41,14 @@ class RingMatmul:
         return gemm_seconds(flop, traffic, flop_per_s=self.rates.gemm.value, hbm_bytes_per_s=self.rates.hbm.value)
 
     def extra_seconds(self, elements: Floats, *, sums: bool) -> Floats:
-        """Time of one collective matmul beyond that of its whole product [s], shape ``[n]``.
+        """Return the extra time of one collective matmul over that of its whole product [s], shape ``[n]``.
 
-        It is made of hops that outlast the concurrent product, weights that each piece reads again, and sums.
+        It consists of hops that outlast the concurrent product, weights that each piece reads again, and sums.
 
-        One-way ``(t - 1) max(h - p, 0)``, p a piece's product and h a hop. Two-way a round has a hop each way and, but for
-        the first, two products beside it: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``. That takes a torus. Where one
-        permute is under way at a time, rows that travel back are exposed, ``(t - 1) // 2`` hops more; sums go one by one.
+        One-way: ``(t - 1) max(h - p, 0)``, with p the product of a piece and h a hop. Two-way on a torus: a round has a hop in
+        each direction and two concurrent products, the first round only one: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``.
+        Where only one permute runs at a time, the rows of the second direction are exposed, ``(t - 1) // 2`` hops more, and
+        sums take one hop after another.
         """
         t, piece = self.layout.tensor, self._product(self.layout.stream_tokens, elements)
         first = np.maximum(self.hop_s - piece, 0.0)
@@ -61,7 +62,7 @@ class RingMatmul:
 
     @property
     def _one_at_a_time(self) -> bool:
-        """XLA for GPU has one permute under way at a time (docs/step.md)."""
+        """Whether only one permute runs at a time, as in XLA for GPU (docs/step.md)."""
         return self.layout.setting.hardware.torus is None
 
     @property
@@ -108,8 +109,8 @@ class RingMatmul:
     def again(self) -> Floats:
         """Extra time of the products that the backward pass repeats [s], shape ``[n]``.
 
-        Rows travel even where a product is kept, then with no product to hide them. The rows of the feed-forward and the
-        cotangent of its result start together: where only one permute is in flight at a time, one hop waits.
+        Rows travel even where a product's result is kept, but then no product hides them. The rows of the feed-forward and the
+        cotangent of its result start together: where only one permute runs at a time, one hop waits.
         """
         saves, model = self.layout.saves, self.layout.setting.model
         widths = {"query": self.layout.query_width, "key": self.layout.kv_width, "value": self.layout.kv_width}
@@ -133,6 +134,6 @@ class RingMatmul:
 
     @property
     def _reordered(self) -> Floats:
-        """Queries, keys, values and attention's output brought from the pieces' order to the sequence's, or back."""
+        """Time to reorder queries, keys, values and attention's output between the pieces' order and the sequence's."""
         width = 2.0 * self.layout.query_width + 2.0 * self.layout.kv_width
         return 2.0 * self.layout.activation_bytes * self.layout.tokens * width / self.rates.hbm.value

@@ -1,4 +1,4 @@
-"""What a collective backend takes from the kernels beside it: NCCL's permutes run on the multiprocessors that compute."""
+"""Contention of collectives with concurrent kernels: NCCL's permutes run on the multiprocessors that compute."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import BACKEND_CODES
 
 NCCL_PERMUTE_BLOCKS = 32
-"""Thread blocks of one NCCL send and receive between NVLink peers, each on a multiprocessor of its own: two channels a link
-(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, cut to a power of two."""
+"""Thread blocks of one NCCL send and receive between NVLink peers, each on its own multiprocessor: two channels per link
+(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, rounded down to a power of
+two."""
 
 
 NCCL_COLLECTIVE_BLOCKS = 24
@@ -19,7 +20,7 @@ issue logs of DGX A100 and H100: "24 coll channels")."""
 
 
 def by_nccl(layout: Layout) -> Bools:
-    """Rows whose ring travels by NCCL: kernels of its own, beside attention's.
+    """Return the rows whose ring uses NCCL, whose kernels run concurrently with attention's.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def by_nccl(layout: Layout) -> Bools:
     Returns
     -------
     ndarray of bool, shape [n]
-        True where a permute takes multiprocessors; ``nvshmem`` and ``symmetric`` put by copy engine [no unit].
+        True where a permute takes multiprocessors; ``nvshmem`` and ``symmetric`` use copy engines [no unit].
 
     Notes
     -----
@@ -39,17 +40,17 @@ def by_nccl(layout: Layout) -> Bools:
 
 
 def multiprocessor_share(layout: Layout) -> float:
-    """Share of a device's multiprocessors that one NCCL permute holds while it runs.
+    """Return the share of a device's multiprocessors that one NCCL permute occupies while it runs.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; the device says how many multiprocessors it has.
+        Candidates; the device gives its number of multiprocessors.
 
     Returns
     -------
     float
-        Share [no unit]; 0 where the device states no multiprocessors.
+        Share [no unit]; 0 where the device's number of multiprocessors is unknown.
 
     Notes
     -----
@@ -60,16 +61,16 @@ def multiprocessor_share(layout: Layout) -> float:
 
 
 def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
-    """Time that NCCL's collectives take from the kernels that hide them.
+    """Return the time that NCCL's collectives take from the kernels that hide them.
 
-    ``share t``: the multiprocessors of the collective's blocks, for as long as it is hidden.
+    ``share t``: the share of multiprocessors that the collective's blocks occupy, for as long as it is hidden.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; the device says how many multiprocessors it has.
+        Candidates; the device gives its number of multiprocessors.
     hidden_s : ndarray, shape [n]
-        t, collectives that run beside other work [s].
+        t, time of collectives that overlap other work [s].
 
     Returns
     -------
@@ -86,19 +87,19 @@ def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:
 
 
 TRANSIT = {"all-gather": 2.0, "reduce-scatter": 3.0}
-"""Times that a byte of a ring collective's larger side crosses a device's memory: what arrives is written, and read to be sent
-on; a partial sum that arrives is written, read, and added to the device's own part, which is read too."""
+"""Accesses to a device's memory per byte of a ring collective's larger side. A received byte is written, then read to be
+forwarded; a received partial sum is written, read, and added to the device's own part, which is read too."""
 
 
 def transit_bytes(op: str, operand_bytes: Floats) -> Floats:
-    """Traffic that a torus collective brings to the memory of each device that it passes.
+    """Return the memory traffic that a torus collective causes on each device that it passes.
 
     ``k B``.
 
     Parameters
     ----------
     op : str
-        ``all-gather`` or ``reduce-scatter``; others bring none here.
+        ``all-gather`` or ``reduce-scatter``; other operations count 0 here.
     operand_bytes : ndarray, shape [n]
         B, the larger side of the operand [bytes].
 
@@ -109,9 +110,9 @@ def transit_bytes(op: str, operand_bytes: Floats) -> Floats:
 
     Notes
     -----
-    A TPU's products of training shapes keep its memory busy too (an 8192-wide bf16 product in tiles of 1024 on a v6e needs
-    1.4e12 of 1.6e12 bytes/s), so that what collectives move beside them is time. Ignores transfers that a device keeps in its
-    vector memory. Source: counted for rings; How To Scale Your Model (jax-ml.github.io/scaling-book/sharding) for the rings.
+    Products of training shapes nearly saturate a TPU's memory (an 8192-wide bf16 product in tiles of 1024 on a v6e needs
+    1.4e12 of 1.6e12 bytes/s), so the traffic of concurrent collectives adds time. Ignores transfers that stay in vector
+    memory. Source: counted for rings; How To Scale Your Model (jax-ml.github.io/scaling-book/sharding) for the rings.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def transit_bytes(op: str, operand_bytes: Floats) -> Floats:
 
 
 def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -> Floats:
-    """Time that one NCCL hop takes from the kernel beside it: its share of multiprocessors for as long as both run.
+    """Return the time that one NCCL hop takes from the concurrent kernel: its share of multiprocessors while both run.
 
     ``share min(hop, kernel)``.
 
@@ -133,7 +134,7 @@ def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -
     hop_s : ndarray, shape [n]
         Transfer of a chunk [s].
     kernel_s : ndarray, shape [n]
-        Attention kernel on the chunk in hand [s].
+        Attention kernel on the current chunk [s].
 
     Returns
     -------
@@ -142,19 +143,19 @@ def hop_contention_seconds(layout: Layout, *, hop_s: Floats, kernel_s: Floats) -
 
     Notes
     -----
-    Ignores what the copies take of the memory's bandwidth. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take
-    multiprocessors from compute.
+    Ignores the memory bandwidth of the copies. Source: NVIDIA blog of 2026-02-03: NCCL's kernels take multiprocessors from
+    compute.
     """
     lost: Floats = np.minimum(hop_s, kernel_s) * (multiprocessor_share(layout) * by_nccl(layout))
     return lost
 
 
 def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
-    """Time that NCCL's permutes take from a ring's kernels where a tensor axis has communicators of its own.
+    """Return the time that NCCL's permutes take from a ring's kernels where the tensor axis also has communicators.
 
-    ``k`` times the kernels of the steps that overlap with a hop. With one communicator the permute's blocks end with its
-    transfer; next to another communicator's kernels they were measured to stay for the whole of attention.
-    A step that XLA did not schedule (``Program.runtime`` is ``torch``) loses nothing here: k was measured only in XLA's.
+    ``k`` times the kernels of the steps that overlap a hop. With one communicator the permute's blocks end with its transfer;
+    next to another communicator's kernels they were measured to stay for the whole of attention. A step that XLA did not
+    schedule (``Program.runtime`` is ``torch``) counts 0: k was measured only in steps of XLA.
 
     Parameters
     ----------
@@ -170,8 +171,8 @@ def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
 
     Notes
     -----
-    Source: the 256K rows of the same blog, the only published ones with both axes, where NCCL takes 30-36 % longer; why
-    is not published. k is fitted on them (data/constants.yaml). Valid for the step of JAX and XLA that they ran.
+    Source: the 256K rows of the same blog, the only published rows with both axes, in which NCCL takes 30-36 % longer; the
+    reason is not published. k is fitted on them (data/constants.yaml). Valid for the step of JAX and XLA that they ran.
     """
     if layout.setting.program.runtime != "xla":
         return np.zeros(len(layout.table))

@@ -1,4 +1,4 @@
-"""The context axis's collectives: keys and values to the queries, and their gradients back, by scheme."""
+"""Collectives over the context axis, by scheme: they move keys and values to the queries, and return their gradients."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 from cost_models.inputs.collective_term import Term, on
 from cost_models.inputs.layout import Layout
 from cost_models.masks.windows import Halo
-from cost_models.schemes import SCHEME_LAWS
+from cost_models.schemes import SCHEME_COSTS
 from cost_models.schemes.interface import CONTEXT
 
 
 def context_terms(layout: Layout) -> list[Term]:
-    """Keys and values to the queries, and their gradients back: each law of ``cost_models.schemes``, then documents and halos.
+    """Return the collectives over context: those of each cost model in ``cost_models.schemes``, then documents and halos.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; layers that are alike.
+        Candidates, with layers of one kind.
 
     Returns
     -------
@@ -28,12 +28,12 @@ def context_terms(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives.
     """
-    schemes = [term for law in SCHEME_LAWS for term in law.terms(layout)]
+    schemes = [term for cost in SCHEME_COSTS for term in cost.terms(layout)]
     return [*schemes, *_documents(layout), *_halo(layout)]
 
 
 def _documents(layout: Layout) -> list[Term]:
-    """Ids of the documents of whole sequences, int32, once a microbatch."""
+    """Return the all-gather of document ids of whole sequences, int32, once per microbatch."""
     if layout.setting.workload.document_len is None or layout.outside is None:
         return []
     calls = on(CONTEXT, layout.microbatches, layout=layout)
@@ -41,9 +41,9 @@ def _documents(layout: Layout) -> list[Term]:
 
 
 def _halo(layout: Layout) -> list[Term]:
-    """Keys and values that windowed layers need of the chunks before theirs: forward, again, and their gradients home.
+    """Return the permutes of windowed layers: keys and values of earlier chunks, forward and again, and their gradients.
 
-    Of the heads that a rank has where it attends: after an exchange, as many fewer.
+    They carry the heads that a rank has in attention, which are fewer after an exchange.
     """
     if layout.window is None:
         return []

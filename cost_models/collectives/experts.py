@@ -1,4 +1,4 @@
-"""Collectives of a mixture of experts: matrices, rows to the experts and back, weights, counts."""
+"""Collectives of a mixture of experts: matrices, dispatch and combine of rows, routing weights, counts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lcplan.strategy import AxisName, MoeDispatch
 
 EXPERT: tuple[AxisName, ...] = ("expert",)
 
-TPU_LANES = 128.0
-"""Elements of a row that a ragged all-to-all moves at least on TPU: a row's one weight fills a register's lanes (read in steps
-compiled for v5p, libtpu 0.0.41)."""
+TPU_ROW_ELEMENTS = 128.0
+"""Fewest elements per row of a ragged all-to-all on TPU: a row's single weight is padded to a vector register's width (read in
+steps compiled for v5p, libtpu 0.0.41)."""
 
 
 def expert_terms(layout: Layout) -> list[Term]:
-    """All collectives of the experts' part of each layer; none for dense layers.
+    """Return all collectives of each layer's experts; an empty list for dense layers.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def expert_terms(layout: Layout) -> list[Term]:
 
 
 def _matrices(part: ExpertLayout) -> list[Term]:
-    """The experts' matrices over what shards them, the router over everything that does."""
+    """Return the collectives of the experts' matrices and the router, each over the axes that shard it."""
     layout = part.layout
     passes = layout.setting.model.layers * layout.microbatches
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
@@ -58,9 +58,9 @@ def _matrices(part: ExpertLayout) -> list[Term]:
 
 
 def _calls(part: ExpertLayout, name: MoeDispatch) -> tuple[Floats, Floats]:
-    """Layer passes that dispatch by ``name``, and how often rows go out in each: forward, again, cotangents.
+    """Return the layer passes that dispatch by ``name``, and the dispatches of rows in each: forward, again, cotangents.
 
-    Where what came is kept, it is not sent again.
+    Rows whose dispatched copies are kept are not sent again.
     """
     layout = part.layout
     passes = layout.setting.model.layers * layout.microbatches * part.dispatches(name)
@@ -68,7 +68,7 @@ def _calls(part: ExpertLayout, name: MoeDispatch) -> tuple[Floats, Floats]:
 
 
 def _dropless(part: ExpertLayout) -> list[Term]:
-    """Rows out, results home, gradients home; a ragged all-to-all moves what is routed, whatever its buffers hold."""
+    """Return the dispatch of rows and the combine of results and gradients; a ragged all-to-all moves only routed rows."""
     layout = part.layout
     calls, out = _calls(part, "dropless")
     counts = 4.0 * layout.expert * part.experts.count
@@ -78,7 +78,7 @@ def _dropless(part: ExpertLayout) -> list[Term]:
     else:
         rows = moved = layout.expert * part.pair_rows
     op: Op = "ragged-all-to-all" if part.ragged else "all-to-all"
-    weight = 4.0 * (TPU_LANES if layout.setting.hardware.kind == "tpu" else 1.0)
+    weight = 4.0 * (TPU_ROW_ELEMENTS if layout.setting.hardware.kind == "tpu" else 1.0)
     row = layout.activation_bytes * layout.setting.model.d_model
     return [
         Term("all-gather", EXPERT, "expert-counts", counts, 2.0 * calls, "exposed"),

@@ -1,4 +1,4 @@
-"""Where a mesh axis's groups lie on the machine."""
+"""Placement of a mesh axis's groups on the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.inputs.collective_term import Part
+from cost_models.inputs.collective_term import Subgroup
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.table import ORDERS
 from lcplan.spec.hardware import HardwareSpec
@@ -29,22 +29,22 @@ class Span:
 
     @cached_property
     def others(self) -> Floats:
-        """Share of a gathered operand that comes from the other members: ``(n - 1) / n`` [ratio]."""
+        """Share of a gathered operand that other members send: ``(n - 1) / n`` [ratio]."""
         return 1.0 - 1.0 / self.members
 
     @cached_property
     def outer(self) -> Floats:
-        """1 where a group lies in more than one domain, else 0 [count]."""
+        """1 where a group spans more than one domain, else 0 [count]."""
         return (self.crosses > 1).astype(np.float64)
 
     @cached_property
     def crosses(self) -> Floats:
-        """Domains that a group touches: ``ceil(n / inner)`` [count]."""
+        """Domains that a group spans: ``ceil(n / inner)`` [count]."""
         return np.asarray(np.ceil(self.members / self.inner))
 
 
-def part_of(layout: Layout, span: Span, part: Part | None) -> Span:
-    """The groups of neighbours that exchange heads, or those of one rank from each, out of a group of context ranks.
+def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span:
+    """Return the span of a subgroup of context ranks: neighbours that exchange heads, or one rank of each such group.
 
     Parameters
     ----------
@@ -52,27 +52,27 @@ def part_of(layout: Layout, span: Span, part: Part | None) -> Span:
         Candidates.
     span : Span
         Groups of the whole context axis.
-    part : str or None
+    subgroup : str or None
         ``neighbours``, ``groups``, or None for all ranks.
 
     Returns
     -------
     Span
-        Members, stride and members a domain [devices], shape ``[n]``.
+        Members, stride and members per domain [devices], shape ``[n]``.
 
     Notes
     -----
     Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups.
     """
-    if part is None:
+    if subgroup is None:
         return span
-    if part == "neighbours":
+    if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
     return _placed(layout, layout.chunks, span.stride * layout.exchange)
 
 
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
-    """Place the groups of ``axes`` on the machine: the innermost mesh axis is on neighbouring devices.
+    """Return the span of the groups of ``axes``: the innermost mesh axis is on neighbouring devices.
 
     The stride is the product of the axes inside the innermost of ``axes``; a domain of S devices holds
     ``max(1, min(members, S / stride))`` members.
@@ -82,12 +82,12 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     layout : Layout
         Candidates.
     axes : tuple of axis names
-        Mesh axes that the groups join.
+        Mesh axes that the groups span.
 
     Returns
     -------
     Span
-        Members, stride and members a domain [devices], shape ``[n]``.
+        Members, stride and members per domain [devices], shape ``[n]``.
 
     Notes
     -----
@@ -116,10 +116,10 @@ def _stride(layout: Layout, axes: tuple[AxisName, ...], *, order: tuple[AxisName
 
 
 def torus_links(hardware: HardwareSpec, span: Span) -> Floats:
-    """ICI links, one way, that one collective of a group can drive from one device.
+    """Return the one-way ICI links that one collective of a group can use from one device.
 
-    A group covers torus dims from the last inwards; a dim that it covers in full with wraparound gives both directions,
-    any other covered dim one.
+    A group covers torus dims starting from the last. A dim that it covers in full with wraparound gives both directions, any
+    other covered dim gives one.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What libtpu makes of the step's reduce-scatters: nothing runs beside them, and over some whole slices they are all-reduces.
+"""Reduce-scatters as libtpu compiles them: no other work overlaps them, and over some whole slices they become all-reduces.
 
-Where a group is a whole slice, libtpu has an all-reduce that goes along all dims of the torus at once, and none of its
-reduce-scatters does; it takes the former, and each device cuts its part out of the sum. What is reduced travels twice, and in
-every direction. Either way the executable has no start and done of it, as it has of gathers and permutes.
+Where a group is a whole slice, libtpu's all-reduce uses all dims of the torus at once, but its reduce-scatters do not. libtpu
+then compiles an all-reduce, and each device slices its part out of the sum. The operand moves twice, in every direction. In
+both cases the executable has no start and done pair for the reduction, as it has for gathers and permutes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.torus import sub_torus
 
 SHORTEST_SQUARE = 4
-"""Chips along an edge of the smallest flat slice of which this is true."""
+"""Chips along an edge of the smallest two-dimensional slice on which this happens."""
 
 
 def sums_everywhere(block: tuple[int, ...]) -> bool:
-    """Whether a reduce-scatter over all chips of a slice is compiled as an all-reduce.
+    """Return whether a reduce-scatter over all chips of a slice is compiled as an all-reduce.
 
-    Any block with three dims; a flat one where its edges are alike, from 4 x 4 on.
+    It is for any block with three dims, and for square two-dimensional blocks from 4 x 4 on.
 
     Parameters
     ----------
     block : tuple of int
-        Chips of the slice along each dim [count], one device a chip.
+        Chips of the slice along each dim [count], with one device per chip.
 
     Returns
     -------
@@ -39,9 +39,9 @@ def sums_everywhere(block: tuple[int, ...]) -> bool:
 
     Notes
     -----
-    Source: compiled reduce-scatters of 4096 x 4096 in fp32, libtpu 0.0.41. So: v4 and v5p of 2x2x2, v5p of 2x2x4, 2x4x4,
-    4x4x4 and 4x4x8; v5e of 4x4, 8x8 and 16x16, v6e of 4x4. Not so: v5p of 2x2x1, v5e of 2x2, 2x4, 4x8 and 8x16, v6e of 4x8;
-    7x, which has two devices a chip, of 2x2x1 and 2x2x2; and no group that is a part of its slice.
+    Source: compiled reduce-scatters of 4096 x 4096 in fp32, libtpu 0.0.41. All-reduces: v4 and v5p of 2x2x2, v5p of 2x2x4,
+    2x4x4, 4x4x4 and 4x4x8; v5e of 4x4, 8x8 and 16x16, v6e of 4x4. Reduce-scatters: v5p of 2x2x1, v5e of 2x2, 2x4, 4x8 and
+    8x16, v6e of 4x8; 7x, which has two devices per chip, of 2x2x1 and 2x2x2; and every group that is a part of its slice.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def sums_everywhere(block: tuple[int, ...]) -> bool:
 
 
 def as_libtpu_reduces(layout: Layout, terms: list[Term]) -> list[Term]:
-    """``terms`` as libtpu compiles the step's reduce-scatters by default; as they are on other machines.
+    """Return ``terms`` with reduce-scatters as libtpu compiles them by default; unchanged on other machines.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def as_libtpu_reduces(layout: Layout, terms: list[Term]) -> list[Term]:
     Returns
     -------
     list of Term
-        Each reduce-scatter that is an all-reduce in some rows stands twice, with calls [per step] of its own rows.
+        A reduce-scatter that is an all-reduce in some rows becomes two terms, each with the calls [per step] of its rows.
 
     Notes
     -----
-    A job on several slices is taken to reduce in each as on a part of one, so nothing is summed. Another trainer's program is
-    left alone: runs are published with flags of their own (MaxText's for v6e offload reductions to SparseCores).
+    A job on several slices is assumed to reduce in each as on a part of one, without an all-reduce. Other trainers' programs
+    are unchanged: their published runs set other flags (MaxText's for v6e offload reductions to SparseCores).
     Source: ``sums_everywhere``; the schedules of compiled steps, v5e and v5p, libtpu 0.0.41.
     """
     setting = layout.setting
@@ -91,12 +91,12 @@ def as_libtpu_reduces(layout: Layout, terms: list[Term]) -> list[Term]:
 
 
 def _share(layout: Layout) -> Floats | float:
-    """Of the tables' reductions, those that libtpu makes: an embedding that is no head's is summed over microbatches first."""
+    """Return the share of the tables' reductions that remain: an untied embedding is summed over microbatches first."""
     return 1.0 if layout.setting.model.tied_embeddings else (layout.microbatches + 1.0) / (2.0 * layout.microbatches)
 
 
 def _whole_slices(layout: Layout, hardware: HardwareSpec) -> Bools:
-    """Rows whose devices are a slice, or a block of one, of which ``sums_everywhere`` is true."""
+    """Return the rows whose devices are a slice, or a block of one, for which ``sums_everywhere`` is true."""
     assert hardware.torus is not None
     beyond = hardware.domain_size + 1
     devices = np.minimum(layout.table.devices, beyond)

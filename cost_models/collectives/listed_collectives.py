@@ -1,4 +1,4 @@
-"""Time of a list of collectives, wherever the list comes from: a law, or an executable."""
+"""Time of a list of collectives from any source: the cost model or an executable."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lcplan.strategy import AXES, BACKENDS, Strategy
 
 
 def listed_seconds(setting: Setting, strategy: Strategy, uses: Sequence[CollectiveUse]) -> float:
-    """Time of all calls one after another, each on the backend that the list gives it.
+    """Return the time of all calls in sequence, each on the backend that the list gives.
 
     Parameters
     ----------
     setting : Setting
         Model, machine and workload.
     strategy : Strategy
-        Whose mesh the axes are of.
+        The strategy whose mesh has the axes.
     uses : sequence of CollectiveUse
-        Bytes [bytes per call], calls [per step]; those whose axis or operation has no law are left out.
+        Bytes [bytes per call], calls [per step]; uses whose axis or operation has no cost model are left out.
 
     Returns
     -------
     float
-        Time [s per step], hidden or not.
+        Time [s per step], hidden time included.
 
     Notes
     -----

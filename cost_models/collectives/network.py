@@ -1,4 +1,4 @@
-"""How long a collective over a mesh axis's groups takes."""
+"""Time of a collective over a mesh axis's groups."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Self
 
 import numpy as np
 
-from cost_models.collectives.group_span import Span, part_of, span_of, torus_links
+from cost_models.collectives.group_span import Span, span_of, subgroup_span, torus_links
 from cost_models.collectives.placements import Places, distinct_places
-from cost_models.inputs.collective_term import Part, Term
+from cost_models.inputs.collective_term import Subgroup, Term
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.rates.published import CollectiveRate, Rates
 from lcplan.spec.hardware import HardwareSpec, Link
 from lcplan.strategy import AxisName
 
-Group = tuple[tuple[AxisName, ...], Part | None]
-"""Which devices join one collective: mesh axes, and which of their ranks."""
+Group = tuple[tuple[AxisName, ...], Subgroup | None]
+"""Devices of one collective: the mesh axes, and the subgroup of their ranks."""
 
 
 def moved_share(op: str, members: Floats) -> Floats | float:
-    """Bytes that one device sends for one call, over the operand's bytes.
+    """Return the bytes that one device sends per call, as a share of the operand's bytes.
 
     All-gather, reduce-scatter and all-to-all: ``(n - 1) / n``; all-reduce twice that; a permute 1.
 
@@ -51,7 +51,7 @@ def moved_share(op: str, members: Floats) -> Floats | float:
 
 
 def _scaled(op: str, others: Floats) -> Floats:
-    """All-reduce moves the other members' share twice."""
+    """Return the moved share: an all-reduce moves the other members' share twice."""
     return 2.0 * others if op == "all-reduce" else others
 
 
@@ -66,16 +66,16 @@ class CallCost:
     seconds_per_byte: Floats
 
     def seconds(self, size_bytes: Floats) -> Floats:
-        """Time of one call with an operand of ``size_bytes`` [s], shape ``[n]``."""
+        """Return the time of one call with an operand of ``size_bytes`` [s], shape ``[n]``."""
         return self.latency_s + size_bytes * self.seconds_per_byte
 
 
 def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> CallCost:
-    """Latency and time per byte of one collective over groups that lie as ``span`` says.
+    """Return latency and time per byte of one collective over groups with the placement ``span``.
 
-    Latency ``a + b (n - 1)``, and one latency of the network for each further domain. Per byte, with m the share moved:
+    Latency is ``a + b (n - 1)``, plus one network latency per further domain. Time per byte, with m the moved share, is
     ``max(m / B_domain, m / (B_network w))``: a ring over k domains enters each through the network ports of its ``w``
-    members there, so the outer level has ``w`` ports; a permute's message and an all-to-all's share use the sender's own.
+    members there, so the outer level has ``w`` ports; a permute's message and an all-to-all's share use the sender's port.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     hardware : HardwareSpec
         Machine.
     rates : Rates
-        What the device achieves.
+        Rates that the device achieves.
 
     Returns
     -------
@@ -95,8 +95,8 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
 
     Notes
     -----
-    Ignores congestion between different groups beyond one port a device. Source: alpha-beta model of nccl-tests,
-    fitted in data/device_rates.json; the outer level as in NVIDIA's multi-rail rings.
+    Ignores congestion between different groups beyond one port per device. Source: alpha-beta model of nccl-tests, fitted in
+    data/device_rates.json; the outer level as in NVIDIA's multi-rail rings.
     """
     rate = rates.collectives[op]
     moved = np.ones_like(span.members) if op == "collective-permute" else _scaled(op, span.others)
@@ -112,9 +112,9 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
 
 
 def _ports(network: Link, span: Span, *, op: str) -> Floats | float:
-    """Devices' parts of the network that one group's traffic out of a domain can use.
+    """Return how many devices' shares of the network one group's traffic out of a domain can use.
 
-    A ring leaves a domain on one device, which can use the port of its neighbours where they share one.
+    A ring leaves a domain from one device, which can use the whole port that it shares with its neighbours.
     """
     if op == "all-to-all":
         return 1.0
@@ -144,28 +144,28 @@ class Network:
     rates: Rates
     _spans: dict[Group, Span] = field(default_factory=dict)
     _costs: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
-    """Of the placements, as ``_spans``."""
+    """Costs by placement, like ``_spans``."""
     _spread: dict[tuple[str, Group], CallCost] = field(default_factory=dict)
-    """Of the rows."""
+    """Costs by row."""
 
     @classmethod
     def of(cls, layout: Layout, rates: Rates) -> Self:
-        """The network of a table."""
+        """Return the network of a table."""
         return cls(distinct_places(layout), rates)
 
     def rows(self, rows: slice) -> Self:
-        """The same costs for a part of the table; placements and prices that one part finds serve all parts."""
+        """Return the same costs for a part of the table; all parts share their placements and costs."""
         return replace(self, places=self.places.rows(rows), _spread={})
 
     def span(self, term: Term) -> Span:
-        """The place of the groups of ``term`` on the machine, in each row."""
-        placed, spread = self._span((term.axes, term.part)), self.places.spread
+        """Return the placement of the groups of ``term`` on the machine, in each row."""
+        placed, spread = self._span((term.axes, term.subgroup)), self.places.spread
         return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
 
     def _span(self, group: Group) -> Span:
         if group not in self._spans:
-            axes, part = group
-            self._spans[group] = part_of(self.places.layout, span_of(self.places.layout, axes), part)
+            axes, subgroup = group
+            self._spans[group] = subgroup_span(self.places.layout, span_of(self.places.layout, axes), subgroup)
         return self._spans[group]
 
     def _cost(self, op: str, group: Group) -> CallCost:
@@ -175,9 +175,9 @@ class Network:
         return self._costs[op, group]
 
     def seconds(self, term: Term) -> Floats:
-        """Time of one call of ``term`` [s], shape ``[n]``; also in rows without calls, as if they made one."""
-        op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no rate of its own is known
-        key = (op, (term.axes, term.part))
+        """Return the time of one call of ``term`` [s], shape ``[n]``; rows without calls get it too."""
+        op = "all-to-all" if term.op == "ragged-all-to-all" else term.op  # no separate rate is known
+        key = (op, (term.axes, term.subgroup))
         if key not in self._spread:
             cost, spread = self._cost(*key), self.places.spread
             self._spread[key] = CallCost(spread(cost.latency_s), spread(cost.seconds_per_byte))

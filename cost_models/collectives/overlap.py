@@ -1,4 +1,4 @@
-"""What a collective hides behind: the gradients' reduction behind the backward pass that makes them."""
+"""Overlap of the gradients' reduction with the backward pass that computes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cost_models.inputs.layout import Floats
 
 
 def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: float) -> Floats:
-    """Exposed time of a reduction whose buckets leave layer by layer.
+    """Return the exposed time of a reduction with one bucket per layer.
 
-    ``max(t - b (1 - 1/L), t / L)``: all but the last layer's bucket can hide behind the layers that are left.
+    ``max(t - b (1 - 1/L), t / L)``: every bucket except the last layer's can overlap the remaining layers.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: 
 
     Notes
     -----
-    Ignores what the collective takes from the kernels beside it. Source: Li et al., PyTorch Distributed (VLDB 2020),
-    section 3.2.3, overlapping buckets with the backward pass.
+    Ignores the collective's contention with concurrent kernels. Source: Li et al., PyTorch Distributed (VLDB 2020), section
+    3.2.3, overlapping buckets with the backward pass.
 
     Examples
     --------

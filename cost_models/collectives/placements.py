@@ -1,4 +1,4 @@
-"""Distinct placements: rows of a table that differ in knobs alone have their collectives' groups in the same places."""
+"""Distinct placements: rows of a table that differ only in knobs place their collectives' groups on the same devices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cost_models.inputs.layout import Layout
 from lcplan.strategy import AXES
 
 PLACED_BY = (*AXES, "ulysses", "axis_order", "scheme")
-"""Columns on which the place of a group depends."""
+"""Columns on which the placement of a group depends."""
 FEWEST_ROWS = 512
-"""Shorter tables are not worth the sorting."""
+"""Smallest table for which the search for equal placements pays off."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class Places:
     """None where the layout is the table's own."""
 
     def spread(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A column of the placements as a column of the table, in the column's own unit [no unit], shape ``[n]``."""
+        """Return a column of the placements as a column of the table, in the column's own unit [no unit], shape ``[n]``."""
         return column if self.index is None else column[self.index]
 
     def rows(self, rows: slice) -> Places:
-        """The same placements, for a part of the table."""
+        """Return the same placements for a part of the table."""
         index = np.arange(len(self.layout.table)) if self.index is None else self.index
         return Places(self.layout, index[rows])
 
 
 def distinct_places(layout: Layout) -> Places:
-    """Find the rows that place groups alike.
+    """Find the rows that place their groups on the same devices.
 
-    Every row gets a whole number in which each column of ``PLACED_BY`` is a digit; equal numbers are equal placements.
+    Every row gets an integer in which each column of ``PLACED_BY`` is a digit; equal integers are equal placements.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def distinct_places(layout: Layout) -> Places:
 
     Notes
     -----
-    Tables of fewer than ``FEWEST_ROWS``, and those whose number would not fit in 62 bits, are left as they are.
+    Tables with fewer than ``FEWEST_ROWS`` rows, and tables whose integers exceed 62 bits, are left unchanged.
     Source: planner/space/enumerate.py, which makes every mesh with every choice of the knobs.
     """
     table = layout.table

@@ -1,6 +1,6 @@
-"""Every collective of the step, as columns: the one list from which both memory and time are priced.
+"""Every collective of the step, as columns: the single list from which both memory and time are priced.
 
-The list is docs/step.md's table, row by row. A test holds it against the collectives of compiled executables.
+The list is docs/step.md's table, row by row. A test compares it with the collectives of compiled executables.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ STREAM_RING = "stream-ring"
 """Purpose of the permutes of collective matmuls."""
 
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
-"""XLA gives an all-reduce to NVSHMEM below this size (the NVIDIA blog of 2026-02-03 says "typically 16 MB")."""
+"""Size below which XLA assigns an all-reduce to NVSHMEM (the NVIDIA blog of 2026-02-03 gives "typically 16 MB")."""
 
 
 def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
-    """All collectives of each candidate's step.
+    """Return all collectives of each candidate's step.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def collective_terms(setting: Setting, table: StrategyTable) -> list[Term]:
 
 
 def terms_of(layout: Layout) -> list[Term]:
-    """``collective_terms`` for candidates that are already laid out; layers of unlike kinds have terms of their own.
+    """Return ``collective_terms`` for candidates with a layout; each kind of layers has its own terms.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _weights(layout: Layout) -> list[Term]:
 
 
 def _tables(layout: Layout) -> list[Term]:
-    """Embedding and head; a tied head gathers the one table a second time."""
+    """Return the collectives of embedding and head; a tied head gathers the same table again."""
     if layout.outside is None:
         return []
     model = layout.setting.model
@@ -106,9 +106,9 @@ def _tables(layout: Layout) -> list[Term]:
 
 
 def _stream(layout: Layout) -> list[Term]:
-    """The residual stream, gathered before a layer's two column-parallel products and scattered after its row-parallel ones.
+    """Return the gathers of the residual stream before column-parallel products and the scatters after row-parallel ones.
 
-    In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's stay.
+    In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's collectives stay.
     """
     tensor: tuple[AxisName, ...] = ("tensor",)
     model = layout.setting.model
@@ -131,7 +131,7 @@ def _stream(layout: Layout) -> list[Term]:
 
 
 def _compressed(layout: Layout, layers: Floats | float) -> list[Term]:
-    """Latent attention compresses a device's own rows and gathers what is left: forward and again, and a scatter back."""
+    """Return the gathers, forward and again, and the scatter of the compressed rows of latent attention."""
     tensor: tuple[AxisName, ...] = ("tensor",)
     size = layout.activation_bytes * layout.tokens * layout.setting.model.attended_width
     calls = on(tensor, layers, layout=layout)
@@ -156,7 +156,7 @@ def _loss(layout: Layout) -> list[Term]:
 
 
 def _step(layout: Layout) -> list[Term]:
-    """Once a step: gradients over what replicates matrices, vectors over everything that replicates them, scalars."""
+    """Return the collectives once per step: gradients and vectors over the axes that replicate them, and scalars."""
     if layout.outside is None:
         return []
     vectors = 4.0 * layout.outside.setting.model.vector_parameters
@@ -178,7 +178,7 @@ def _step(layout: Layout) -> list[Term]:
 
 
 def _gradients(layout: Layout) -> list[Term]:
-    """All-reduce in fp32; a distributed optimizer scatters them, and gathers the updated weights in the compute dtype."""
+    """Return the gradients' all-reduce, or a distributed optimizer's scatter and its gather of weights in the compute dtype."""
     model, program = layout.setting.model, layout.setting.program
     elements = (model.matrix_parameters + model.embedding_parameters) / layout.state_shards
     size = (2.0 if program.pure_bf16 else 4.0) * elements
@@ -196,7 +196,7 @@ def _gradients(layout: Layout) -> list[Term]:
 
 
 def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ...]:
-    """One strategy's collectives, with the backend that XLA's rule gives each.
+    """Return one strategy's collectives, with the backend that XLA's rule assigns to each.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ..
     Returns
     -------
     tuple of CollectiveUse
-        Those with at least one call; bytes [bytes per call], calls [per step].
+        Collectives with at least one call; bytes [bytes per call], calls [per step].
 
     Notes
     -----
@@ -227,7 +227,7 @@ def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ..
 
 
 def axis_label(strategy: Strategy, term: Term) -> str:
-    """The axes that a strategy's collective runs over, as ``CollectiveUse.axis`` writes them.
+    """Return the axes over which a strategy's collective runs, in the form of ``CollectiveUse.axis``.
 
     Parameters
     ----------
@@ -246,12 +246,12 @@ def axis_label(strategy: Strategy, term: Term) -> str:
     Source: docs/step.md, table of collectives.
     """
     label = "+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1)
-    part = term.part == "neighbours" and 1 < strategy.ulysses < strategy.mesh.context
-    return f"{label}/{strategy.ulysses}" if part else label
+    neighbours = term.subgroup == "neighbours" and 1 < strategy.ulysses < strategy.mesh.context
+    return f"{label}/{strategy.ulysses}" if neighbours else label
 
 
 def assigned_backend(requested: str, *, op: str, size_bytes: float) -> str:
-    """The backend that a collective really gets where ``requested`` is asked for.
+    """Return the backend that XLA assigns to a collective when ``requested`` is chosen.
 
     Parameters
     ----------
@@ -269,8 +269,8 @@ def assigned_backend(requested: str, *, op: str, size_bytes: float) -> str:
 
     Notes
     -----
-    Source: NVIDIA blog of 2026-02-03 for ``nvshmem``; XLA's collective-permute mode for ``symmetric``, which moves
-    permutes alone in jax 0.10.1.
+    Source: NVIDIA blog of 2026-02-03 for ``nvshmem``; XLA's collective-permute mode for ``symmetric``, which moves only
+    permutes in jax 0.10.1.
     """
     if requested not in {"nvshmem", "symmetric"} or op == "collective-permute":
         return requested

@@ -1,1 +1,1 @@
-"""FLOP counts, and how long one kernel or one launch takes."""
+"""FLOP counts, and the time of one kernel or one launch."""

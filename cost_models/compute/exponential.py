@@ -1,4 +1,4 @@
-"""What the exponentials of attention cost beside its products, by device."""
+"""Cost of attention's exponentials relative to its products, by device."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from cost_models.compute.kernels import EXPONENTIAL_SHARE
 from lcplan.spec.hardware import HardwareSpec
 
 EXPONENTIALS_PER_CLOCK = 16.0
-"""Exponentials of one multiprocessor a clock, on every GPU from compute capability 7.0 on (CUDA C++ programming guide,
+"""Exponentials per clock of one multiprocessor, on every GPU from compute capability 7.0 on (CUDA C++ programming guide,
 throughput of native arithmetic instructions)."""
 
 
 def exponential_share(hardware: HardwareSpec) -> float:
-    """Cycles of a score's exponential over those of its products with heads of 128.
+    """Return the cycles of a score's exponential over those of its products with heads of 128.
 
-    ``(1 / X) / (4 128 / F)``: X exponentials and F FLOP a clock of one multiprocessor, F the power of two next to the peak's;
-    at most an H100's, since kernels for later GPUs leave part of the exponentials to the multiply-add units.
+    ``(1 / X) / (4 128 / F)``: one multiprocessor computes X exponentials and F FLOP per clock, with F the power of two nearest
+    to the peak. The share is at most an H100's, since kernels for later GPUs compute some exponentials on multiply-add units.
 
     Parameters
     ----------
     hardware : HardwareSpec
-        Machine; its device says how many multiprocessors it has and at what clock.
+        Machine; its device gives the number and the clock of its multiprocessors.
 
     Returns
     -------
     float
-        Share [no unit]; an H100's where that is not stated.
+        Share [no unit]; an H100's where these are unknown.
 
     Notes
     -----
-    Source: ``EXPONENTIALS_PER_CLOCK``; Shah et al., FlashAttention-3 (arXiv:2407.08608), section 2.3, has 1/2 for an H100;
-    capped since the d = 256 rows of cudnn-frontend's GB200 results run 6 % faster than those of 128, not a third.
+    Source: ``EXPONENTIALS_PER_CLOCK``; Shah et al., FlashAttention-3 (arXiv:2407.08608), section 2.3, gives 1/2 for an H100.
+    It is capped because in cudnn-frontend's GB200 results d = 256 runs 6 % faster than d = 128, not a third.
     """
     gpu = hardware.device.gpu
     if gpu is None:

@@ -16,11 +16,11 @@ BACKWARD_OF_FORWARD = 2.0
 
 
 def matrix_flop_per_token(model: ModelSpec) -> float:
-    """Work of all matrix products on one token, forward and backward: 6 FLOP a parameter that the token meets.
+    """Return the work of all matrix products on one token, forward and backward: 6 FLOP per parameter that the token uses.
 
-    ``6 (L P_layer + V D)``: two FLOP a multiply-add, once forward and twice backward. The head counts, the embedding
-    look-up does not; attention's own products are ``attention_flop_per_sequence``. Of experts those count that a token is
-    sent to, and the router.
+    ``6 (L P_layer + V D)``: two FLOP per multiply-add, once forward and twice backward. The head counts, the embedding
+    look-up does not; ``attention_flop_per_sequence`` has attention's own products. With experts, the router and a token's
+    active experts count.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def matrix_flop_per_token(model: ModelSpec) -> float:
 def attention_flop_per_sequence(
     model: ModelSpec, seq_len: float, *, causal: bool = True, document_len: int | None = None
 ) -> float:
-    """Work of attention's two products on one sequence, forward and backward, all layers.
+    """Return the work of attention's two products on one sequence, forward and backward, over all layers.
 
-    Forward ``4 N H T^2`` a layer (scores and values, two FLOP a multiply-add), backward twice that; causal attention
-    needs half of both, a layer with a sliding window ``W T - W^2 / 2`` in place of ``T^2 / 2``. Of a packed sequence only
-    pairs inside its documents are needed: the sum over documents, in place of T their lengths.
+    Forward takes ``4 N H T^2`` per layer (scores and values, two FLOP per multiply-add), backward twice as much. Causal
+    attention needs half of both; a layer with a sliding window needs ``W T - W^2 / 2`` in place of ``T^2 / 2``. A packed
+    sequence needs only pairs inside its documents: the sum over documents, with their lengths in place of T.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ def attention_flop_per_sequence(
     seq_len : float
         T [tokens], above 0.
     causal : bool
-        Count the half that causal attention needs, and of it what windows and documents leave; False: all T x T scores of
-        every layer.
+        Count only the half that causal attention needs, less the scores that windows and documents mask; False: count all
+        T x T scores of every layer.
     document_len : int, optional
-        m, tokens of each document of a packed sequence [tokens]; None: it is one document.
+        m, tokens of each document of a packed sequence [tokens]; None: the sequence is one document.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def attention_flop_per_sequence(
     >>> tiny = ModelSpec(name="t", layers=1, d_model=8, d_ff=8, heads=2, kv_heads=1, head_dim=4, vocab=8)
     >>> attention_flop_per_sequence(tiny, 10.0, causal=False)
     9600.0
-    >>> attention_flop_per_sequence(tiny.model_copy(update={"sliding_window": 2}), 10.0)  # 2 x 10 - 2 scores a head
+    >>> attention_flop_per_sequence(tiny.model_copy(update={"sliding_window": 2}), 10.0)  # 2 x 10 - 2 scores per head
     1728.0
     >>> attention_flop_per_sequence(tiny, 10.0, document_len=5)  # two documents: 2 x 12 x 8 x 25 / 2
     2400.0
@@ -100,7 +100,7 @@ def attention_flop_per_sequence(
 
 
 def model_flop(setting: Setting) -> float:
-    """Work of one step that the model needs: causal attention halved, inside documents alone, nothing counted twice.
+    """Return the work of one step that the model needs: causal attention counts half, only inside documents, without repeats.
 
     Parameters
     ----------
@@ -110,17 +110,17 @@ def model_flop(setting: Setting) -> float:
     Returns
     -------
     float
-        Work [FLOP per step], all devices together.
+        Work [FLOP per step] of all devices.
 
     Notes
     -----
-    Source: PaLM (arXiv:2204.02311), appendix B, for model FLOPs as the base of MFU; causal half as FlashAttention-2.
+    Source: PaLM (arXiv:2204.02311), appendix B, for model FLOPs as the base of MFU; causal half as in FlashAttention-2.
     """
     return _flop(setting, causal=True)
 
 
 def full_attention_flop(setting: Setting) -> float:
-    """Work of one step where attention counts all T x T scores, masked ones too.
+    """Return the work of one step where attention counts all T x T scores, including masked scores.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def full_attention_flop(setting: Setting) -> float:
     Returns
     -------
     float
-        Work [FLOP per step], all devices together.
+        Work [FLOP per step] of all devices.
 
     Notes
     -----
@@ -146,11 +146,11 @@ def _flop(setting: Setting, *, causal: bool) -> float:
 
 
 def recomputed_matrix_parameters(layout: Layout) -> Floats:
-    """Parameters of a layer's matrices whose products the backward pass repeats, by remat policy.
+    """Return the parameters of a layer's matrices whose products the backward pass repeats, by remat policy.
 
-    A product is repeated unless what it makes is kept: query, key, value, ``attention_out``, gate, up. The down projection's
-    result only enters the residual stream, which the next layer keeps, so a compiler leaves it out; a trainer that repeats
-    whole layers does not, nor one whose routing weights multiply it.
+    A product is repeated unless its result is kept: query, key, value, ``attention_out``, gate, up. The down projection's
+    result only enters the residual stream, which the next layer keeps, so a compiler removes its repetition. A trainer that
+    repeats whole layers, or whose routing weights multiply that result, repeats it too.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _recomputed(layout: Layout) -> Floats:
 
 
 def recomputes_attention(layout: Layout) -> Bools:
-    """Rows whose backward pass runs the forward attention kernels again.
+    """Return the rows whose backward pass repeats the forward attention kernels.
 
     Parameters
     ----------
@@ -204,13 +204,13 @@ def recomputes_attention(layout: Layout) -> Bools:
 
     Notes
     -----
-    Source: docs/step.md: the ring's own backward pass needs output and log-sum-exp only.
+    Source: docs/step.md: the ring's custom backward pass needs only output and log-sum-exp.
     """
     return layout.once("recomputes_attention", lambda: ~(layout.saves("attention_output") & layout.saves("lse")))
 
 
 def hardware_flop(layout: Layout) -> Floats:
-    """Work of one step as executed: the model's FLOPs plus the forward work that rematerialisation repeats.
+    """Return the executed work of one step: the model's FLOPs plus the forward work that rematerialisation repeats.
 
     Parameters
     ----------
@@ -220,11 +220,11 @@ def hardware_flop(layout: Layout) -> Floats:
     Returns
     -------
     ndarray, shape [n]
-        Work [FLOP per step], all devices together; causal attention counts half.
+        Work [FLOP per step] of all devices; causal attention counts half.
 
     Notes
     -----
-    The loss repeats nothing: its gradient is made while the logits are there.
+    The loss repeats no work: its gradient is computed while the logits are alive.
     Source: Korthikanti et al. (arXiv:2205.05198), section 6.3, hardware against model FLOPs.
     """
     setting = layout.setting

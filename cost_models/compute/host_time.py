@@ -1,4 +1,4 @@
-"""What the host costs: launches that keep a device waiting, and cores that host devices share."""
+"""Cost of the host: launches for which a device waits, and cores that CPU devices share."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from cost_models.inputs.layout import Floats
 from lcplan.spec.hardware import HardwareSpec
 
 BACKWARD_LAUNCHES = 2.0
-"""Launches of a layer's backward pass over those of its forward pass: a gradient for the input and one for the weight."""
+"""Launches of a layer's backward pass over its forward pass: a gradient for the input and one for the weight."""
 
 EXCHANGES = 4.0
 """All-to-alls of one forward pass of attention whose ranks exchange heads: query, key, value, output."""
 
 KERNEL_CALL_S = 0.12e-3
 """Least time between two calls of one fused kernel from PyTorch: cuDNN's forward kernels of 1k and 2k tokens take 119 us on an
-H100, 134 and 129 us on a B200, whatever their work (github SandAI-org/MagiAttention assets/magi_attn/exp/kernel)."""
+H100, 134 and 129 us on a B200, independent of their work (github SandAI-org/MagiAttention assets/magi_attn/exp/kernel)."""
 
 
 def eager_attention_seconds(chunks: Floats, exchange: Floats, *, call_s: float) -> Floats:
-    """Host time of one forward pass of attention whose operations PyTorch launches one by one.
+    """Return the host time of one forward pass of attention whose operations PyTorch launches one by one.
 
-    ``h (s + 4 [e > 1])``: s ring steps, each a kernel, its messages and its merge, and four exchanges of heads with their
-    transpositions; a lone kernel takes ``KERNEL_CALL_S``.
+    ``h (s + 4 [e > 1])``: s ring steps, each with a kernel, its messages and its merge, and four exchanges of heads with their
+    transpositions. A single kernel takes ``KERNEL_CALL_S``.
 
     Parameters
     ----------
     chunks : ndarray
-        s, ring steps, the first on a rank's own chunk [count].
+        s, ring steps including the step on a rank's own chunk [count].
     exchange : ndarray
         e, ranks that exchange heads [count].
     call_s : float
@@ -52,14 +52,14 @@ def eager_attention_seconds(chunks: Floats, exchange: Floats, *, call_s: float) 
 
 
 def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_s: float) -> Floats:
-    """Time of one layer's passes in which the device waits for launches.
+    """Return the time during one layer's passes in which the device waits for launches.
 
     ``max(0, e (1 + r + 2) - t)``.
 
     Parameters
     ----------
     layer_s : ndarray
-        t, what the device does for one layer of one microbatch, both passes [s].
+        t, the device's work on one layer of one microbatch, both passes [s].
     repeats : ndarray or float
         r, forward passes repeated in the backward pass [count].
     forward_host_s : float
@@ -72,8 +72,7 @@ def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_
 
     Notes
     -----
-    The host runs ahead within a step, so that a wait of one layer is paid back by none. Source: docs/tables.md; e is fitted
-    (data/constants.yaml).
+    No other layer makes up for a layer's wait. Source: docs/tables.md; e is fitted (data/constants.yaml).
 
     Examples
     --------
@@ -84,7 +83,7 @@ def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_
 
 
 def shares_cores(hardware: HardwareSpec) -> bool:
-    """Whether a machine's devices are one processor's, so that total work counts and nothing hides behind anything.
+    """Return whether a machine's devices share one processor's cores, so that total work counts and no transfer is hidden.
 
     Parameters
     ----------
@@ -99,6 +98,6 @@ def shares_cores(hardware: HardwareSpec) -> bool:
     Notes
     -----
     Source: jax's forced host devices (``--xla_force_host_platform_device_count``) run on one thread pool: a copy takes a core
-    from a product beside it, and a rank that waits leaves its core to one that works.
+    from a concurrent product, and a waiting rank frees its core for a working one.
     """
     return hardware.kind == "cpu"

@@ -1,4 +1,4 @@
-"""How long one kernel takes: matrix products, attention in a chunk, memory-bound operations."""
+"""Time of one kernel: matrix products, attention in a chunk, memory-bound operations."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import numpy as np
 from cost_models.inputs.layout import Floats
 
 SCORE_BYTES = {"forward": 16.0, "backward": 28.0}
-"""Traffic of one score through memory in blockwise attention, counted from strategies/kernels/blockwise.py: forward fp32 scores
-written, read by the maximum and by the exponential, bf16 weights written and read; backward the same once more, and the
-scores' cotangent written and read in fp32, then written once and read twice in bf16."""
+"""Traffic of one score through memory in blockwise attention, counted from strategies/kernels/blockwise.py.
+
+Forward: fp32 scores are written, then read by the maximum and by the exponential; bf16 weights are written and read. Backward:
+the same again; the scores' cotangent is written and read in fp32, then written once and read twice in bf16.
+"""
 
 BIAS_BYTES = 2.0
-"""Traffic of one score's bias, which is what documents are to cuDNN (strategies/kernels/cudnn.py): bf16, read by every head."""
+"""Traffic of one score's bias, in which cuDNN takes documents (strategies/kernels/cudnn.py): bf16, read by every head."""
 
 BACKWARD_ATTENTION_OF_FORWARD = 2.5
-"""Flash attention's backward kernel does five products where the forward does two (arXiv:2307.08691, section 3.2)."""
+"""Work of flash attention's backward kernel over the forward: five products against two (arXiv:2307.08691, section 3.2)."""
 
 
 EXPONENTIAL_SHARE = 0.5
@@ -23,9 +25,9 @@ EXPONENTIAL_SHARE = 0.5
 
 
 def gemm_seconds(flop: Floats, traffic_bytes: Floats, *, flop_per_s: float, hbm_bytes_per_s: float) -> Floats:
-    """Time of matrix products that move ``traffic_bytes`` through memory.
+    """Return the time of matrix products that move ``traffic_bytes`` through memory.
 
-    ``max(W / R, Q / B)``: bound by the matrix units or by memory, whichever takes longer.
+    ``max(W / R, Q / B)``: the matrix units or the memory bound it, whichever takes longer.
 
     Parameters
     ----------
@@ -56,17 +58,17 @@ def gemm_seconds(flop: Floats, traffic_bytes: Floats, *, flop_per_s: float, hbm_
 
 
 def attention_seconds(flop: Floats, mean_keys: Floats, *, flop_per_s: float, half_tokens: float) -> Floats:
-    """Time of one attention kernel whose queries meet ``mean_keys`` keys each on average.
+    """Return the time of one attention kernel whose queries attend to ``mean_keys`` keys on average.
 
-    ``W / R * (1 + h / k)``: the rate rises with the keys that a query tile walks over, since filling and draining a
-    tile costs as much as ``h`` keys.
+    ``W / R * (1 + h / k)``: the rate rises with the keys that a query tile visits, since filling and draining a tile costs
+    as much as ``h`` keys.
 
     Parameters
     ----------
     flop : ndarray
         W, work [FLOP], masked scores not counted.
     mean_keys : ndarray
-        k, mean keys a query [tokens], above 0: half the length where causal.
+        k, mean keys per query [tokens], above 0: half the length where causal.
     flop_per_s : float
         R, rate at long length [FLOP/s].
     half_tokens : float
@@ -80,7 +82,7 @@ def attention_seconds(flop: Floats, mean_keys: Floats, *, flop_per_s: float, hal
     Notes
     -----
     Source: fitted on cudnn-frontend's llama3.1 rows, 2k-32k, causal and full, within 2-5 % (data/device_rates.json).
-    Ignores too few heads to fill the device and the slow-down of long kernels at the power limit.
+    Ignores devices that too few heads leave idle, and the slow-down of long kernels at the power limit.
 
     Examples
     --------
@@ -91,10 +93,10 @@ def attention_seconds(flop: Floats, mean_keys: Floats, *, flop_per_s: float, hal
 
 
 def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0, *, exponential_share: float = EXPONENTIAL_SHARE) -> float:
-    """What attention's rate with heads of ``head_dim`` is of that with heads of 128.
+    """Return attention's rate with heads of ``head_dim`` over its rate with heads of 128.
 
-    ``(1 + e) / (1 + e 128 / H)``: a score costs the same exponential whatever the features behind it. A matrix unit wider
-    than a head stays idle in part: ``min(1, H / U)``.
+    ``(1 + e) / (1 + e 128 / H)``: a score costs one exponential for any number of features. A matrix unit wider than a head
+    is partly idle: ``min(1, H / U)``.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def head_dim_ratio(head_dim: float, matrix_unit: float = 0.0, *, exponential_sha
 
 
 def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: float, hbm_bytes_per_s: float) -> Floats:
-    """Time to move the scores of blockwise attention through memory, one block after another.
+    """Return the time to move the scores of blockwise attention through memory, one block after another.
 
     ``q k n s / B``: a kernel that is not fused writes and reads every score.
 
@@ -134,7 +136,7 @@ def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: 
     queries : ndarray
         q, query tokens [tokens].
     keys : ndarray
-        k, mean keys a query [tokens].
+        k, mean keys per query [tokens].
     heads : ndarray
         n, query heads of the device [count].
     score_bytes : float
@@ -149,8 +151,8 @@ def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: 
 
     Notes
     -----
-    Ignores that the blocks on the diagonal are computed whole. Source: Rabe and Staats (arXiv:2112.05682), memory-efficient
-    attention in blocks, whose blocks of scores live in memory; traffic counted in ``SCORE_BYTES``.
+    Ignores that blocks on the diagonal are computed in full. Source: Rabe and Staats (arXiv:2112.05682), memory-efficient
+    attention in blocks, whose blocks of scores are in memory; ``SCORE_BYTES`` counts the traffic.
 
     Examples
     --------
@@ -161,16 +163,16 @@ def score_seconds(queries: Floats, keys: Floats, *, heads: Floats, score_bytes: 
 
 
 def attention_flop(queries: Floats, keys: Floats, *, width: Floats) -> Floats:
-    """Work of one forward attention of ``queries`` tokens that meet ``keys`` keys each on average.
+    """Return the work of forward attention of ``queries`` tokens to ``keys`` keys each on average.
 
-    ``4 q k w``: scores and values, two FLOP a multiply-add.
+    ``4 q k w``: scores and values, two FLOP per multiply-add.
 
     Parameters
     ----------
     queries : ndarray
-        q, query tokens, all sequences together [tokens].
+        q, query tokens of all sequences [tokens].
     keys : ndarray
-        k, mean keys a query [tokens].
+        k, mean keys per query [tokens].
     width : ndarray
         w = N H / t, query features of the device [elements].
 
@@ -192,7 +194,7 @@ def attention_flop(queries: Floats, keys: Floats, *, width: Floats) -> Floats:
 
 
 def memory_seconds(traffic_bytes: Floats, kernels: Floats | float, *, hbm_bytes_per_s: float, floor_s: float) -> Floats:
-    """Time of operations bound by memory: the traffic, but no kernel below the least time of a kernel.
+    """Return the time of memory-bound operations: that of their traffic, but at least the least time of each kernel.
 
     ``max(Q / B, k e)``.
 
@@ -201,7 +203,7 @@ def memory_seconds(traffic_bytes: Floats, kernels: Floats | float, *, hbm_bytes_
     traffic_bytes : ndarray
         Q, bytes read and written [bytes].
     kernels : ndarray or float
-        k, kernels that they take [count].
+        k, kernels of these operations [count].
     hbm_bytes_per_s : float
         B, achieved memory bandwidth [bytes/s].
     floor_s : float

@@ -1,1 +1,1 @@
-"""Cost of a mixture of experts: its buffers and its work."""
+"""Cost of a mixture of experts: buffers and work."""

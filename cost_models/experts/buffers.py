@@ -1,4 +1,4 @@
-"""What one device holds and moves of a mixture of experts: rows, buffers, matrices; columns that the other laws read."""
+"""Sizes of a mixture of experts on one device: rows, buffers and matrices, as columns that other cost models read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lcplan.spec.experts import Experts
 from lcplan.strategy import MoeDispatch
 
 BLOCK_ROWS = 1024.0
-"""Rows of one block of the block loop (strategies/moe/capacity_rows.py), which there are spare at the end of its arrays."""
+"""Rows of one block of the block loop (strategies/moe/capacity_rows.py); its arrays end with as many spare rows."""
 
 TILE_ROWS = 512.0
-"""Rows of a tile of a TPU's grouped product (MaxText's ``tile_batch_seq``). A tile that holds rows of two experts is multiplied
-once for each, masked (github jax-ml/jax, experimental/pallas/ops/tpu/megablox/gmm.py, ``make_group_metadata``)."""
+"""Rows of a tile of a TPU's grouped product (MaxText's ``tile_batch_seq``). A tile with rows of two experts is multiplied once
+for each, with a mask (github jax-ml/jax, experimental/pallas/ops/tpu/megablox/gmm.py, ``make_group_metadata``)."""
 
 IMBALANCE = 1.2
-"""Rows of the busiest expert rank over the mean. An assumption, not a measurement: routers are trained towards 1, and we know
-no published figure of a trained model's ranks. Rows beyond ``moe_capacity_percent`` are dropped, so that is its bound."""
+"""Rows of the busiest expert rank over the mean. This is an assumption, not a measurement: routers are trained towards 1, and
+no figure is published for the ranks of a trained model. ``moe_capacity_percent`` bounds it, since further rows are dropped."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class ExpertLayout:
     def experts(self) -> Experts:
         """The experts of the model's routed layers."""
         experts = self.layout.setting.model.routed
-        assert experts is not None, "laws of experts are for layers that have some"
+        assert experts is not None, "the layers of this layout have no experts"
         return experts
 
     def dispatches(self, name: MoeDispatch) -> Bools:
-        """Rows of the table whose dispatch is ``name``."""
+        """Return the rows of the table whose dispatch is ``name``."""
         return self.layout.table.moe_dispatch == CODES["moe_dispatch"].index(name)
 
     @cached_property
@@ -54,7 +54,7 @@ class ExpertLayout:
 
     @cached_property
     def assigned(self) -> Floats:
-        """Rows that a rank's tokens send, and that a rank receives of a balanced load: ``U k`` [rows]."""
+        """Rows that a rank sends, which equal the rows that it receives under a balanced load: ``U k`` [rows]."""
         return self.layout.tokens * self.experts.active
 
     @cached_property
@@ -63,7 +63,7 @@ class ExpertLayout:
 
     @property
     def _received(self) -> Floats:
-        """Rows that a rank has room for."""
+        """Rows that fit in a rank's receive buffer."""
         return self.layout.once("received rows", self._rows_received)
 
     def _rows_received(self) -> Floats:
@@ -74,7 +74,7 @@ class ExpertLayout:
 
     @cached_property
     def pair_rows(self) -> Floats:
-        """Rows for each pair of ranks where the all-to-all is even [rows]."""
+        """Rows for each pair of ranks in an all-to-all with equal shares [rows]."""
         worst = self.layout.tokens * np.minimum(self.experts.active, self.own)
         return np.minimum(worst, np.ceil(self._received / self.layout.expert))
 
@@ -91,7 +91,7 @@ class ExpertLayout:
 
     @property
     def blocks(self) -> bool:
-        """Whether products run by the block loop; a TPU has a ragged product."""
+        """Whether products use the block loop; a TPU has a ragged product."""
         return self.layout.setting.hardware.kind != "tpu"
 
     @property
@@ -110,13 +110,13 @@ class ExpertLayout:
 
     @cached_property
     def rows(self) -> Floats:
-        """Rows of a rank's buffers, spare rows of the block loop included [rows]."""
+        """Rows of a rank's buffers, including spare rows of the block loop [rows]."""
         spare = np.where(self.dispatches("capacity") | (not self.blocks), 0.0, np.minimum(BLOCK_ROWS, self._received))
         return self.capacity + spare
 
     @cached_property
     def busiest(self) -> Floats:
-        """Rows that the busiest rank multiplies; dispatch ``capacity`` multiplies all of its buffer, used or not [rows]."""
+        """Rows that the busiest rank multiplies; dispatch ``capacity`` multiplies the whole buffer, even empty rows [rows]."""
         spread = np.where(self.layout.expert > 1, IMBALANCE, 1.0) * self.assigned
         return np.where(self.dispatches("capacity"), self.capacity, np.minimum(spread, self.capacity))
 
@@ -124,7 +124,7 @@ class ExpertLayout:
     def multiplied(self) -> Floats:
         """Rows that the kernels of the busiest rank multiply [rows].
 
-        The last block of every expert is half full on average; on a TPU a tile starts again for every expert but the first.
+        The last block of every expert is half full on average. On a TPU every expert except the first adds one tile.
         """
         half = self.own * BLOCK_ROWS / 2.0 if self.blocks else (self.own - 1.0) * TILE_ROWS
         return self.busiest + np.where(self.dispatches("capacity"), 0.0, half)
@@ -142,5 +142,5 @@ class ExpertLayout:
 
     @property
     def router(self) -> float:
-        """Elements of the router, whole on every device once gathered: ``D E`` [elements]."""
+        """Elements of the router, which every device gathers whole: ``D E`` [elements]."""
         return float(self.layout.setting.model.router_parameters)

@@ -1,4 +1,4 @@
-"""A device's own work on its experts: products of rows with matrices, and the copies that sort rows."""
+"""Compute of a device on its experts: products of rows with matrices, and the copies that sort rows."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from cost_models.inputs.layout import Floats, Layout
 from cost_models.rates.published import Rates
 
 COPIES = {"forward": (4.0, 1.0), "backward": (4.0, 4.0)}
-"""Passes over rows of D, of those that a rank's tokens send and of its whole buffer. Forward: rows are copied out by expert
-(read, write), the buffer is filled with zeros, results come back into zeros and are summed. Backward: the same for the
-cotangents, and the gradients by gate and up are added in the buffer (read, read, write). Counted from strategies/moe."""
+"""Passes over rows of D: first over the rows that a rank sends, then over its whole buffer. Counted from strategies/moe.
+
+Forward: rows are sorted by expert (read, write), the buffer is filled with zeros, results are scattered into zeros and summed.
+Backward: the same for the cotangents, and the gradients through gate and up are added in the buffer (read, read, write).
+"""
 
 
 def expert_product_seconds(layout: Layout, rates: Rates, *, products: Floats | float, sums: float = 0.0) -> Floats:
-    """Time of products of one layer's and microbatch's rows with their experts' matrices, on the busiest rank.
+    """Return the time of products of rows with their experts' matrices, for one layer and microbatch on the busiest rank.
 
-    ``2 p m D F / t`` FLOP for the m rows that are multiplied; each product reads the matrices of all experts of the rank, and
-    each sum of outer products reads and writes one fp32 matrix a block.
+    ``2 p m D F / t`` FLOP for the m rows that are multiplied. Each product reads the matrices of all experts of the rank. Each
+    sum of outer products reads and writes one fp32 matrix per block.
 
     Parameters
     ----------
     layout : Layout
         Candidates.
     rates : Rates
-        What the device achieves; a block's product is taken to run as a whole one of its size does.
+        Rates that the device achieves; a block's product is assumed to run at the rate of a whole product of its size.
     products : ndarray or float
-        p, products of one matrix a layer [count].
+        p, products with one matrix per layer [count].
     sums : float
-        Of them those that are a weight's gradient [count].
+        Products among these that compute a weight's gradient [count].
 
     Returns
     -------
@@ -50,18 +52,18 @@ def expert_product_seconds(layout: Layout, rates: Rates, *, products: Floats | f
 
 
 def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
-    """Time of products with one-hot masks that bring rows to experts of a capacity, or their results back.
+    """Return the time of products with one-hot masks that dispatch rows to experts with a capacity, or combine results.
 
-    ``2 p t R D`` FLOP: every of the t tokens of a sequence with every of its rows of R, all but k of them zero.
+    ``2 p t R D`` FLOP: each of the t tokens of a sequence is multiplied with each of its R rows; all except k masks are zero.
 
     Parameters
     ----------
     layout : Layout
         Candidates.
     rates : Rates
-        What the device achieves.
+        Rates that the device achieves.
     products : float
-        p, products a layer: 2 forward; 3 backward, as rows, results and the results' weights have gradients [count].
+        p, products per layer: 2 forward; 3 backward, since rows, results and routing weights have gradients [count].
 
     Returns
     -------
@@ -70,7 +72,7 @@ def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
 
     Notes
     -----
-    Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``dense_matmul``: "BSM,BSEC -> EBCM" and back.
+    Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``dense_matmul``: "BSM,BSEC -> EBCM" and its inverse.
     """
     if layout.setting.program.expert_copies != "one-hot":
         return np.zeros(len(layout.table))
@@ -80,14 +82,14 @@ def one_hot_seconds(layout: Layout, rates: Rates, *, products: float) -> Floats:
 
 
 ROW_MOVES = 2.0
-"""Of a row that is sent to an expert, in one pass over a layer: to its expert and back, or the same for its cotangents."""
+"""Moves of a routed row in one pass over a layer: dispatch and combine, or the same for its cotangents."""
 
 BIAS_MOVES = 3.0
-"""Where experts have biases: each product's bias is spread over rows, and backward summed by expert."""
+"""Further moves where experts have biases: each product's bias is gathered by row, and backward summed by expert."""
 
 
 def row_move_seconds(layout: Layout) -> Floats:
-    """Time that a TPU takes to move rows one by one, beside the traffic of their bytes, in one pass over a layer.
+    """Return the time that a TPU takes to move rows one by one in a pass over a layer, in addition to their traffic.
 
     ``(2 + 3 [bias]) U k r``.
 
@@ -103,8 +105,8 @@ def row_move_seconds(layout: Layout) -> Floats:
 
     Notes
     -----
-    A gather of rows by index is a transfer each. Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``permute``
-    and ``unpermute``; r is fitted (data/constants.yaml).
+    A gather by index makes one transfer per row. Source: github AI-Hypercomputer/maxtext, layers/moe.py, ``permute`` and
+    ``unpermute``; r is fitted (data/constants.yaml).
     """
     setting = layout.setting
     experts = setting.model.routed
@@ -117,7 +119,7 @@ def row_move_seconds(layout: Layout) -> Floats:
 
 
 def expert_copy_bytes(layout: Layout, which: str) -> Floats:
-    """Traffic of sorting rows and of bringing results back, of one layer and microbatch.
+    """Return the traffic of sorting rows and combining results, for one layer and microbatch.
 
     ``a D (p U k + q R)``.
 

@@ -1,1 +1,1 @@
-"""What every cost model reads: the table of strategies, the request's setting, sizes per device, fitted constants."""
+"""Inputs of every cost model: the table of strategies, the request's setting, sizes per device, fitted constants."""

@@ -12,16 +12,19 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-Part = Literal["neighbours", "groups"]
-"""Of the context axis: the ranks of one exchange of heads; or one rank of each such group (all, where nothing exchanges)."""
+Subgroup = Literal["neighbours", "groups"]
+"""Ranks of the context axis that take part.
+
+``neighbours``: the ranks of one exchange of heads. ``groups``: one rank of each such group, or all ranks without an exchange.
+"""
 
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
-"""What a collective can hide behind: the layer before it, the backward pass, a ring step's kernel, or nothing."""
+"""The work that a collective can overlap: the previous layer, the backward pass, a ring step's kernel, or nothing."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One kind of collective: ``calls`` a step of ``op`` over the group that ``axes`` span; columns of shape ``[n]``.
+    """One kind of collective: ``calls`` of ``op`` per step over the group that ``axes`` span; columns of shape ``[n]``.
 
     ``bytes`` is the larger side of the operand on one device [bytes]; ``calls`` is 0 where the group has one member [count].
 
@@ -34,9 +37,9 @@ class Term:
     bytes: Floats
     calls: Floats
     schedule: Schedule
-    part: Part | None = None
+    subgroup: Subgroup | None = None
     moved: Floats | None = None
-    """Of the operand what is really moved [bytes], where that is less: a ragged all-to-all's buffer is seldom full."""
+    """Bytes of the operand that the collective moves, where that is less: a ragged all-to-all's buffer is rarely full."""
 
     @cached_property
     def used(self) -> Bools:
@@ -45,7 +48,7 @@ class Term:
 
 
 def merged(terms: list[Term]) -> list[Term]:
-    """One term for several that differ in their calls alone: layers of unlike kinds have some collectives in common.
+    """Return the terms, with terms that differ only in their calls merged: layers of different kinds share some collectives.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ def merged(terms: list[Term]) -> list[Term]:
     Returns
     -------
     list of Term
-        In the order of the first of each; calls [per step] added up.
+        In the order of first occurrence; calls [per step] are summed.
 
     Notes
     -----
@@ -72,7 +75,7 @@ def merged(terms: list[Term]) -> list[Term]:
 
 
 def _alike(one: Term, other: Term) -> bool:
-    names = "op", "axes", "purpose", "schedule", "part"
+    names = "op", "axes", "purpose", "schedule", "subgroup"
     if any(getattr(one, name) != getattr(other, name) for name in names) or (one.moved is None) != (other.moved is None):
         return False
     moved = one.moved is None or other.moved is None or np.array_equal(one.moved, other.moved)
@@ -80,14 +83,14 @@ def _alike(one: Term, other: Term) -> bool:
 
 
 def on(axes: tuple[AxisName, ...], calls: Floats | float, *, layout: Layout) -> Floats:
-    """``calls`` where the group of ``axes`` has more than one member, else 0.
+    """Return ``calls`` where the group of ``axes`` has more than one member, else 0.
 
     Parameters
     ----------
     axes : tuple of axis names
-        Mesh axes that the group joins.
+        Mesh axes that the group spans.
     calls : ndarray or float
-        Calls a step [count].
+        Calls per step [count].
     layout : Layout
         Candidates.
 

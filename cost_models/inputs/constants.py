@@ -1,6 +1,6 @@
 """Constants that were fitted on published end-to-end rows, each with the tables that it was fitted on.
 
-Rates that were fitted on microbenchmarks are in data/device_rates.json; a constant is here where no microbenchmark shows it.
+Rates that were fitted on microbenchmarks are in data/device_rates.json. A constant is here if no microbenchmark shows it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Fitted:
-    """Where a constant comes from: its unit, the range that a fit may search, and the tables that it was fitted on."""
+    """A constant with its origin: its unit, the range that a fit may search, and the tables that it was fitted on."""
 
     name: str
     value: float
@@ -34,25 +34,25 @@ class Constants:
     """
 
     nccl_ring_contention: float
-    """Attention time that NCCL's permutes take from the kernels beside them, over the kernels' own, where tensor is above 1."""
+    """Time that concurrent NCCL permutes add to attention kernels, over the kernels' own time, where tensor exceeds 1."""
 
     eager_layer_host_s: float
-    """Host time of one forward pass over a layer where a process launches every operation on its own [s]."""
+    """Host time of a layer's forward pass where a process launches every operation separately [s]."""
 
     eager_attention_call_s: float
     """Host time of one ring step, or of one exchange of heads, where PyTorch launches attention's operations one by one [s]."""
 
     tile_mask_share: float
-    """What masking costs a causal block of a kernel that masks tile by tile, over a whole block."""
+    """Cost of masking a causal block in a kernel that masks tile by tile, as a share of a full block's time."""
 
     open_torus_gather: float
-    """Bandwidth of decode's weight gathers over a torus without wraparound, over that of all the links that they span."""
+    """Bandwidth of decode's weight gathers over a torus without wraparound, as a share of all links that they span."""
 
     tpu_row_s: float
-    """Time of one row that a TPU moves by its index, beyond its bytes [s]."""
+    """Time that a TPU takes to move one row by its index, in addition to the time for its bytes [s]."""
 
     def changed(self, values: dict[str, float]) -> Constants:
-        """The same constants with some values replaced, for a fit to try."""
+        """Return these constants with some values replaced, for a fit to try."""
         return replace(self, **values)
 
 
@@ -67,7 +67,7 @@ def _fitted() -> dict[str, Fitted]:
 
 @lru_cache(maxsize=1)
 def published_constants() -> Constants:
-    """The values of data/constants.yaml.
+    """Return the values of data/constants.yaml.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def published_constants() -> Constants:
 
 
 def fitted_on(table: str) -> tuple[Fitted, ...]:
-    """Constants that rows of the published table ``table`` took part in fitting.
+    """Return the constants that were fitted on rows of the published table ``table``.
 
     Parameters
     ----------

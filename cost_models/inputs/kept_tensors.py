@@ -1,4 +1,4 @@
-"""KeptTensors: what remat policies, or another trainer's program, keep of a layer for its backward pass, and where."""
+"""KeptTensors: the tensors of a layer that a remat policy or a trainer's program keeps for the backward pass, and where."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Bools = NDArray[np.bool_]
 _SAVED_BY: dict[str, Bools] = {
     tensor: np.array([tensor in REMAT_POLICIES[policy].saved for policy in REMATS]) for tensor in NAMED_TENSORS
 }
-"""By code of the policy, whether it keeps each named tensor, on the device or on the host."""
+"""Whether each policy keeps a named tensor, on the device or on the host: by name, then by code of the policy."""
 _OFFLOADED_BY: dict[str, Bools] = {
     tensor: np.array([tensor in REMAT_POLICIES[policy].offloaded for policy in REMATS]) for tensor in (LAYER_IN, *NAMED_TENSORS)
 }
-"""By code of the policy, whether it keeps each named tensor on the host."""
+"""Whether each policy keeps a named tensor on the host: by name, then by code of the policy."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class KeptTensors:
 
     @cached_property
     def saved(self) -> dict[str, Bools]:
-        """By named tensor, the rows that keep it, on the device or on the host."""
+        """Rows that keep each named tensor, on the device or on the host."""
         if self.program.saved is not None:
             return {tensor: np.full(len(self.remat), tensor in self.program.saved) for tensor in NAMED_TENSORS}
         return {tensor: policies[self._codes] for tensor, policies in _SAVED_BY.items()}
 
     @cached_property
     def offloaded(self) -> dict[str, Bools]:
-        """By named tensor, the rows that keep it on the host; tensors that no row offloads are left out."""
+        """Rows that keep each named tensor on the host; tensors that no row offloads are left out."""
         away, present = self.program.offloaded, np.bincount(self._codes, minlength=len(REMATS)) > 0
         return {
             tensor: policies[self._codes] | (tensor in away)

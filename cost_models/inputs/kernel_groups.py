@@ -1,4 +1,4 @@
-"""Candidates by the attention kernel that their chunks leave: short chunks on a TPU run blockwise."""
+"""Candidates grouped by the attention kernel that their chunk length allows: short chunks on a TPU run blockwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lcplan.strategy.attention_kernel import shortest_chunk
 
 
 def kernel_groups(setting: Setting, table: StrategyTable) -> list[tuple[Setting, NDArray[np.intp] | slice]]:
-    """The rows that run each attention kernel, with the setting that prices them.
+    """Return the rows that run each attention kernel, with the setting that prices them.
 
     Parameters
     ----------

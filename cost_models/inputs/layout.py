@@ -1,4 +1,4 @@
-"""Layout: what one device holds under each candidate, as float64 columns that every law shares."""
+"""Layout: sizes on one device under each candidate, as float64 columns that all cost models share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Layout:
     setting: Setting
     table: StrategyTable
     whole: Layout | None = None
-    """Of one kind of layers: the whole model's layout. Laws of a layer take layers to be alike, and are summed over kinds."""
+    """The whole model's layout, where this one covers one kind of layers. A layer's cost models assume equal layers; their
+    results are summed over kinds."""
 
     @property
     def parts(self) -> tuple[Layout, ...]:
@@ -56,7 +57,7 @@ class Layout:
         return {}
 
     def once(self, name: str, make: Callable[[], Column]) -> Column:
-        """The result of ``make()``, kept under ``name`` so that several cost models compute it once."""
+        """Return the result of ``make()``, cached under ``name`` so that several cost models compute it once."""
         if name not in self._kept:
             self._kept[name] = make()
         return cast("Column", self._kept[name])
@@ -95,14 +96,14 @@ class Layout:
         return {}
 
     def members(self, axes: tuple[AxisName, ...]) -> Floats:
-        """Devices of a group over ``axes``, the product of their sizes [count]."""
+        """Return the devices of a group over ``axes``, the product of their sizes [count]."""
         if axes not in self._members:
             sizes: list[Floats] = [self._size(axis) for axis in axes]
             self._members[axes] = reduce(np.multiply, sizes) if sizes else np.ones(len(self.table))
         return self._members[axes]
 
     def joins(self, axes: tuple[AxisName, ...]) -> Floats:
-        """1 where a group over ``axes`` has more than one member, else 0 [count]."""
+        """Return 1 where a group over ``axes`` has more than one member, else 0 [count]."""
         return self.once(f"joins {axes}", lambda: (self.members(axes) > 1).astype(np.float64))
 
     @cached_property
@@ -117,18 +118,18 @@ class Layout:
 
     @cached_property
     def weight_shards(self) -> Floats:
-        """Devices that one all-gather of weights joins: ``f c e``, or ``f`` for a program that shards weights so [count]."""
+        """Devices in one all-gather of weights: ``f c e``, or ``f e`` if context does not shard weights [count]."""
         return self.members(self.weight_axes)
 
     @property
     def weight_axes(self) -> tuple[AxisName, ...]:
-        """Axes over which weights are sharded and gathered, without tensor."""
+        """Axes other than tensor over which weights are sharded and gathered."""
         context: tuple[AxisName, ...] = ("context",) if self.setting.program.weights_over == "fsdp+context" else ()
         return ("fsdp", *context, *self._expert_axis)
 
     @property
     def _expert_axis(self) -> tuple[AxisName, ...]:
-        """With experts their axis; to all that is not an expert it is one more axis of data and of state."""
+        """The expert axis, where the model has experts. For all other weights it is one more axis of data and of state."""
         return () if self.setting.model.experts is None else ("expert",)
 
     @property
@@ -138,7 +139,7 @@ class Layout:
 
     @property
     def gradient_axes(self) -> tuple[AxisName, ...]:
-        """Axes that replicate matrices; the gradients are reduced over them once a step."""
+        """Axes that replicate matrices; gradients are reduced over them once per step."""
         return ("data",) if self.setting.program.weights_over == "fsdp+context" else ("data", "context")
 
     @cached_property
@@ -184,7 +185,7 @@ class Layout:
 
     @cached_property
     def shared_width(self) -> Floats:
-        """Features on a device of the experts that every token meets, all together; 0 without them [features]."""
+        """Features of all shared experts on a device; 0 without shared experts [features]."""
         experts = self.setting.model.routed
         return (0 if experts is None else experts.shared_d_ff) / self.tensor
 
@@ -200,7 +201,7 @@ class Layout:
 
     @cached_property
     def loss_chunk(self) -> Floats:
-        """Tokens of a context rank whose logits exist at a time, at most all of its tokens [tokens]."""
+        """Tokens of a context rank whose logits exist at the same time, at most all of its tokens [tokens]."""
         whole = self.setting.program.loss == "whole"
         return self.tokens if whole else np.minimum(self.table.loss_chunk_tokens, self.tokens)
 
@@ -243,7 +244,7 @@ class Layout:
 
     @cached_property
     def window(self) -> float | None:
-        """Tokens that a query sees where that is less than the sequence; None where layers are of several kinds [tokens]."""
+        """Tokens that a query sees, where these are fewer than the sequence; None where layers differ in kind [tokens]."""
         model = self.setting.model
         window = None if model.window_pattern else model.sliding_window
         return None if window is None or window >= self.setting.workload.seq_len else float(window)
@@ -272,18 +273,18 @@ class Layout:
 
     @cached_property
     def kv_copies(self) -> Floats:
-        """Ranks of an exchange that each key/value head goes to: 1, or ``e t / K`` if ranks outnumber heads [count]."""
+        """Ranks of an exchange that receive each key/value head: 1, or ``e t / K`` if ranks outnumber heads [count]."""
         heads = self.kv_width / self.setting.model.head_dim
         return np.maximum(np.floor(self.exchange / heads), 1.0)
 
     @cached_property
     def directions(self) -> Floats:
-        """Directions in which a ring's keys and values travel at once, each with its part of the heads: 1 or 2 [count]."""
+        """Directions in which a ring sends keys and values at the same time, each with a share of the heads: 1 or 2 [count]."""
         return 1.0 + (self.table.bidirectional == 1)
 
     @cached_property
     def ring_matmuls(self) -> Bools:
-        """Rows whose products over tensor are collective matmuls."""
+        """Rows whose matrix products over tensor are collective matmuls."""
         return (self.table.collective_matmul > 0) & (self.table.tensor > 1)
 
     @cached_property
@@ -292,13 +293,13 @@ class Layout:
 
     @property
     def offloaded(self) -> tuple[str, ...]:
-        """Tensors of a layer that some row keeps in the host's memory."""
+        """Tensors of a layer that at least one row keeps in the host's memory."""
         return tuple(self._kept_tensors.offloaded)
 
     def offloads(self, tensor: str) -> Bools:
-        """Rows that keep the named tensor of a layer, or ``layer_in``, in the host's memory."""
+        """Return the rows that keep the named tensor of a layer, or ``layer_in``, in the host's memory."""
         return self._kept_tensors.offloaded[tensor]
 
     def saves(self, tensor: str) -> Bools:
-        """Rows whose remat policy keeps the named tensor of a layer (lcplan.strategy.remat) for the backward pass."""
+        """Return the rows whose remat policy keeps the named tensor (lcplan.strategy.remat) for the backward pass."""
         return self._kept_tensors.saved[tensor]

@@ -1,4 +1,4 @@
-"""Program: what a trainer's step does otherwise than the step of docs/step.md, as far as a law depends on it."""
+"""Program: how a trainer's step differs from the step of docs/step.md, as far as a cost model depends on it."""
 
 from __future__ import annotations
 
@@ -15,105 +15,105 @@ Tensor = Annotated[str, AfterValidator(tensor_name)]
 
 
 class Program(Frozen):
-    """A step's layout beyond its strategy. The defaults are the step of docs/step.md."""
+    """Properties of a step that its strategy does not fix. The defaults describe the step of docs/step.md."""
 
     runtime: Literal["xla", "torch"] = "xla"
-    """Whose allocator: XLA's buffers, planned for the whole step, or PyTorch's, freed as the last reader goes."""
+    """The allocator: XLA plans its buffers for the whole step; PyTorch frees a tensor after its last reader."""
     saved: tuple[Tensor, ...] | None = None
     """Named tensors of a layer (lcplan.strategy.remat) kept for the backward pass, in place of the strategy's policy."""
     derivative: Literal["written", "autodiff"] = "written"
-    """``autodiff``: JAX's own derivative of the whole step on one device, nothing of it written by hand."""
+    """``autodiff``: JAX differentiates the whole step on one device; no part of the derivative is written by hand."""
     offloaded: tuple[Tensor, ...] = ()
-    """Of what is kept, what lies in the host's memory; ``layer_in`` is the residual stream entering a layer."""
+    """Kept tensors that are stored in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     repeats: Literal["needed", "whole-layer"] = "needed"
-    """``whole-layer``: where nothing is kept, a layer's whole forward pass is repeated, its last product too (PyTorch)."""
+    """``whole-layer``: without kept tensors, a layer's whole forward pass is repeated, including its last product (PyTorch)."""
     attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2``, ``triton``
-    and ``cudnn-2025``: older ones. ``unfused``: scores, softmax and weights go through memory."""
+    and ``cudnn-2025``: older fused kernels. ``unfused``: scores, softmax and weights go through memory."""
     attention_dtype: Literal["activations", "fp32"] = "activations"
-    """What attention keeps for its backward pass: queries, keys, values and, unfused, the weights."""
+    """Type of the tensors that attention keeps for its backward pass: queries, keys, values and, if unfused, the weights."""
     norms: Literal["made-again", "kept"] = "made-again"
-    """``kept``: where all of a layer is kept, the fp32 input of both norms is too. Of a PyTorch step: norms are written out, so
-    that autograd keeps the fp32 copies that they work in, of queries and keys too where these have norms."""
+    """``kept``: where all of a layer is kept, so is the fp32 input of both norms. In a PyTorch step the norms are written out:
+    autograd keeps the fp32 copies in which they compute, also for norms of queries and keys."""
     attention_tile: Annotated[int, Field(gt=0)] | None = None
-    """Keys of a tile that is computed whole or skipped, in a kernel that masks tile by tile; None: masking costs nothing."""
+    """Keys per tile of a kernel that computes or skips whole tiles; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
-    """Chunks of the ring behind an exchange of heads in groups; with ``contiguous`` the last group sets the pace."""
+    """Chunks of the ring between groups that exchange heads; with ``contiguous`` the last group is the slowest."""
     ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1
-    """Communicators that a ring has; LoongTrain's double ring has 5: all ranks; within and between windows one each for keys
-    and values, and for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""
+    """Communicators of a ring. LoongTrain's double ring has 5: one of all ranks; within and between windows one for keys and
+    values and one for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""
     gathered_calls: Literal["each-chunk", "once"] = "each-chunk"
     """``once``: scheme ``all-gather`` calls its kernel on all gathered keys and merges nothing (Llama 3, Megatron)."""
     expert_weights: Literal["before-down", "after-down"] = "before-down"
-    """Where a row's routing weight enters. ``after-down``: it multiplies what an expert returns, so that its gradient needs the
-    last product again where a layer is not kept."""
+    """The place where a row's routing weight enters. ``after-down``: it multiplies an expert's output, so its gradient repeats
+    the last product where a layer is not kept."""
     expert_copies: Literal["sorted", "one-hot"] = "sorted"
-    """How dispatch with a capacity brings rows to experts and back; ``one-hot``: products with masks (MaxText's dense path)."""
+    """The way in which ``capacity`` dispatches and combines rows; ``one-hot``: products with masks (MaxText's dense path)."""
     recompute_scores: bool = False
-    """Unfused attention whose scores and softmax are not kept but repeated in the backward pass (selective recomputation)."""
+    """Whether unfused attention repeats scores and softmax in the backward pass (selective recomputation)."""
     dispatch: Literal["compiled", "eager"] = "compiled"
-    """``eager``: a host process launches every operation of a layer on its own, and small layers wait for it."""
+    """``eager``: a host process launches every operation of a layer separately, and small layers wait for it."""
     sequence_parallel: bool = True
     """Whether the residual stream is split over tensor between products; else it is whole on every tensor rank."""
     weights_over: Literal["fsdp+context", "fsdp"] = "fsdp+context"
-    """Over what weights are sharded and gathered."""
+    """Axes over which weights are sharded and gathered."""
     weights_gathered: Literal["each-pass", "once"] = "each-pass"
-    """``once``: gathered in the forward pass of a step and kept for the backward pass (ZeRO-2)."""
+    """``once``: weights are gathered in a step's forward pass and kept for the backward pass (ZeRO-2)."""
     optimizer_over: Literal["weights", "data"] = "weights"
     """``data``: optimizer state and fp32 weights are split over data and context too (ZeRO-1, distributed optimizer)."""
     gradients_over: Literal["weights", "optimizer"] = "weights"
-    """``optimizer``: PyTorch's gradients are split as the optimizer's state is (ZeRO-2), once a microbatch has made them."""
+    """``optimizer``: after each microbatch PyTorch splits its gradients as the optimizer's state (ZeRO-2)."""
     optimizer_group: Annotated[int, Field(gt=0)] | None = None
-    """Devices over which the optimizer is split at most, where that is less than data."""
+    """Most devices over which the optimizer is split, where these are fewer than data."""
     compute_copy: bool = False
-    """Whether weights in the compute dtype are held beside the fp32 ones all the time (Megatron), not cast in the step."""
+    """Whether a copy of the weights in the compute dtype exists all the time (Megatron) in place of a cast in the step."""
     pure_bf16: bool = False
     """Whether gradients are reduced in bf16."""
     loss: Literal["chunked", "whole"] = "chunked"
-    """``whole``: the logits of a microbatch exist at once."""
+    """``whole``: all logits of a microbatch exist at the same time."""
     fused_loss: bool = False
-    """Whether cross entropy makes its gradient in the logits' place."""
+    """Whether cross entropy writes its gradient into the logits' buffer."""
     logit_bytes: Annotated[float, Field(ge=2, le=32)] | None = None
-    """PyTorch's of one logit at the loss's peak; None: by ``fused_loss``. Megatron's 6: bf16 logits and an fp32 copy, in which
-    softmax and then the gradient are made; last that and its bf16 copy (tensor_parallel/cross_entropy.py)."""
+    """Bytes per logit at the peak of a PyTorch loss; None: by ``fused_loss``. Megatron's 6: bf16 logits and an fp32 copy, which
+    softmax and then the gradient overwrite; at the end that copy and its bf16 cast (tensor_parallel/cross_entropy.py)."""
     kept_logit_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
-    """PyTorch's of one logit, beside what the loss's backward pass needs: 2 where the bf16 logits stay meanwhile, as in
-    torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns beside the loss."""
+    """Bytes per logit in PyTorch, in addition to the loss's backward pass: 2 where the bf16 logits stay alive, as in
+    torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns with the loss."""
     dropout: bool = False
-    """Whether a layer keeps a mask, a byte an element, for each of its two sums with the residual stream (PyTorch)."""
+    """Whether a layer keeps a mask, one byte per element, for each of its two sums with the residual stream (PyTorch)."""
     bucket_bytes: Annotated[float, Field(ge=0, le=1e12)] = 0.0
-    """PyTorch's of the buckets that gradients and weights travel in. DeepSpeed's 9e9: two kinds of bucket of 5e8 elements of 2
-    bytes, 4.5 of each where communication overlaps (huggingface.co/docs/transformers, DeepSpeed, ``overlap_comm``)."""
+    """Bytes of the buckets in which PyTorch sends gradients and weights. DeepSpeed's 9e9: two kinds of bucket of 5e8 elements
+    of 2 bytes, 4.5 of each where communication overlaps (huggingface.co/docs/transformers, DeepSpeed, ``overlap_comm``)."""
     update_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
-    """PyTorch's of one weight, in the optimizer's update, beside persistent state. InternEvo's 8: of gradients that are 4 here,
-    it holds bf16 ones, flat copies of them in bf16 and in fp32 (hybrid_zero_optim.py), and ``foreach`` AdamW makes a temporary
-    of the weights' size (docs.pytorch.org, torch.optim.AdamW)."""
+    """Bytes per weight that PyTorch's optimizer update takes in addition to persistent state. InternEvo's 8: where 4 bytes of
+    gradient are counted here, it holds bf16 gradients and flat copies of them in bf16 and in fp32 (hybrid_zero_optim.py);
+    ``foreach`` AdamW makes a temporary of the weights' size (docs.pytorch.org, torch.optim.AdamW)."""
     loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
-    """Products of the head with all tokens a step, at the rate of bf16: 3, one more where chunks are rematerialised, and each
-    backward product twice where it runs in fp32."""
+    """Products of the head with all tokens per step, in units of a bf16 product: 3, one more where chunks are rematerialised;
+    a backward product in fp32 counts twice."""
     head_bytes: Annotated[float, Field(ge=0, le=64)] = 8.0
-    """Traffic of one element of the head for each loss chunk, beside the products: its fp32 gradient read and written; casts of
-    weights that are not hoisted out of the chunks, and sums that are kernels of their own, come on top."""
+    """Traffic of one element of the head per loss chunk, in addition to the products: its fp32 gradient is read and written.
+    Casts of weights inside the loop over chunks, and sums in separate kernels, add to it."""
     data_gradients: Literal["exposed", "behind-backward"] = "exposed"
-    """Whether gradients are reduced over data after the backward pass or behind it."""
+    """Whether gradients are reduced over data after the backward pass (``exposed``) or during it."""
     gradient_sums: Literal["apart", "in-products"] = "apart"
-    """How a microbatch's gradients join those of the ones before: a pass of their own over both, or in the products that make
-    them (Megatron's gradient accumulation fusion)."""
+    """The way in which gradients add up over microbatches: in a separate pass over both, or in the products that make them
+    (Megatron's gradient accumulation fusion)."""
     stream: Literal["exposed", "backward-beside-products", "beside-products"] = "exposed"
-    """Whether tensor's gathers and scatters of the residual stream run beside products: in the backward pass, beside the
-    weights' gradients, or in both, beside the products that they feed."""
+    """Whether tensor's gathers and scatters of the residual stream overlap products: only those of the weights' gradients in
+    the backward pass, or in both passes the products that they feed."""
     elementwise: Literal["fused", "eager"] = "fused"
-    """``eager``: every operation of a norm, a rotation or a gate reads and writes memory on its own."""
+    """``eager``: every operation of a norm, a rotation or a gate reads and writes memory separately."""
 
     cache_passes: Annotated[float, Field(ge=1, le=8)] = 3.0
-    """Passes over a layer's filled cache in a decode step: lcplan's takes the layer out of the stacked cache (read, written)
-    and attends to that; 1 for a program that attends to it where it lies."""
+    """Passes over a layer's filled cache in a decode step. lcplan copies the layer out of the stacked cache (read, written) and
+    attends to the copy; 1 for a program that attends to the cache in place."""
 
 
 STEP = Program()
 
 DEEPSPEED_BUCKET_BYTES = 5e8 * 2.0 * 2.0 * 4.5
-"""``Program.bucket_bytes`` of DeepSpeed as it comes."""
+"""``Program.bucket_bytes`` of DeepSpeed with its default settings."""
 
 _EXPERTS = {"expert_weights": "after-down", "expert_copies": "one-hot"}
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
@@ -149,6 +149,6 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "striped": Program(attention="flash", attention_tile=4096),
     }
 )
-"""Trainers by the name that a table's row may give; docs/tables.md says what each stands for."""
+"""Trainers' programs by the name that a table's row may give; docs/tables.md describes each."""
 
 assert all(set(program.saved or ()) <= set(NAMED_TENSORS) for program in PROGRAMS.values())

@@ -1,4 +1,4 @@
-"""Setting: what all candidates of one estimate share."""
+"""Setting: the inputs that all candidates of one estimate share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kernel = Literal[AttentionKernel, "unfused"]
 class Setting:
     """Model, machine, workload and memory budget of one request.
 
-    ``budget_bytes`` is the memory that a device's allocator may hold [bytes]; ``program`` is the program of the trainer.
+    ``budget_bytes`` is the memory that a device's allocator may hold [bytes]; ``program`` is the trainer's program.
 
     Source: the request.
     """
@@ -32,13 +32,13 @@ class Setting:
     constants: Constants = field(default_factory=published_constants)
 
     shortest_chunk: int | None = None
-    """Shortest length that the attention kernel meets [tokens]; None: that of a rank that holds whole sequences."""
+    """Shortest length on which the attention kernel runs [tokens]; None: that of a rank that holds whole sequences."""
 
     @property
     def kernel(self) -> Kernel:
-        """The attention kernel inside a chunk on this hardware: for a program with a step of its own, what the step runs.
+        """The attention kernel inside a chunk on this hardware.
 
-        The fused kernels of another trainer's program are priced as cuDNN's or splash.
+        The fused kernels of other trainers' programs are priced as cuDNN's kernel or splash attention.
         """
         if self.program.attention == "unfused":
             return "unfused"

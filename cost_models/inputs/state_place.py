@@ -1,4 +1,4 @@
-"""Where the optimizer's state and work lie."""
+"""The split of the optimizer's state and work over devices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cost_models.inputs.layout import Floats, Layout
 
 
 def optimizer_shards(layout: Layout) -> Floats:
-    """Devices over which a shard of weights' optimizer work is split further.
+    """Return the devices over which a weight shard's optimizer work is split further.
 
-    1, or with a distributed optimizer those of data and, where weights are not split over it, context, at most as many as
-    the program's group has.
+    1 without a distributed optimizer. With one, the devices of data and, where weights are not split over context, of context;
+    at most those of the program's group.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def optimizer_shards(layout: Layout) -> Floats:
 
     Notes
     -----
-    Source: docs/tables.md, ``program``; lcplan's own step splits state as weights.
+    Source: docs/tables.md, ``program``; lcplan's own step splits state as it splits weights.
     """
     program = layout.setting.program
     if program.optimizer_over == "weights":

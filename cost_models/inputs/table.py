@@ -1,4 +1,4 @@
-"""StrategyTable: many strategies as columns, so that laws are a few numpy operations and never a loop over rows."""
+"""StrategyTable: many strategies as columns, so that a cost model is a few numpy operations and never a loop over rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ CODES: dict[str, tuple[object, ...]] = {
     **{name: knob.values for name, knob in STEP_KNOBS.items() if knob.values},
     "axis_order": AXIS_ORDERS,
 }
-"""What each code column's integers stand for: ``CODES["scheme"][table.scheme[i]]``."""
+"""Values of each code column, by integer: ``CODES["scheme"][table.scheme[i]]``."""
 SIZES = tuple(name for name, knob in STEP_KNOBS.items() if knob.is_number)
-"""Columns of whole numbers that are knobs; with ``CODES`` and the mesh, all there are."""
+"""Columns of knobs that are whole numbers; these, ``CODES`` and the mesh are all columns."""
 
 
 def _with_columns(cls: type[Made]) -> type[Made]:
@@ -55,7 +55,7 @@ def _with_columns(cls: type[Made]) -> type[Made]:
 
 
 def default_columns(rows: int) -> dict[str, NDArray[np.integer]]:
-    """Columns of every knob at its default, shape ``[rows]``: what a row has of a knob that nobody chose."""
+    """Return a column for every knob at its default, shape ``[rows]``, for knobs that nobody chose."""
     plain = Strategy(mesh=Mesh())
     columns: dict[str, NDArray[np.integer]] = {name: np.full(rows, getattr(plain, name), dtype=np.int64) for name in SIZES}
     codes = {name: np.full(rows, known.index(getattr(plain, name)), dtype=np.int8) for name, known in CODES.items()}
@@ -66,8 +66,8 @@ def default_columns(rows: int) -> dict[str, NDArray[np.integer]]:
 class StrategyTable:
     """``n`` strategies as columns of shape ``[n]``, one for each axis of the mesh and each knob.
 
-    Sizes are int64, choices are int8 codes into ``CODES``. No law reads ``sharding_mode`` or ``scheduler``: all price the
-    ``manual`` step of docs/step.md under XLA's own flags.
+    Sizes are int64, choices are int8 codes into ``CODES``. No cost model reads ``sharding_mode`` or ``scheduler``: all price
+    the ``manual`` step of docs/step.md under XLA's default flags.
     """
 
     if TYPE_CHECKING:
@@ -92,24 +92,24 @@ class StrategyTable:
         return product
 
     def take(self, indices: NDArray[np.integer] | NDArray[np.bool_] | slice) -> StrategyTable:
-        """The rows that ``indices`` (integers, a boolean mask of ``n``, or a slice) picks, in that order."""
+        """Return the rows that ``indices`` (integers, a boolean mask of ``n``, or a slice) selects, in that order."""
         return StrategyTable(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
 
     def strategy(self, i: int) -> Strategy:
-        """Row ``i`` as a ``Strategy``."""
+        """Return row ``i`` as a ``Strategy``."""
         chosen = {name: CODES[name][int(getattr(self, name)[i])] for name in CODES}
         sizes = {name: int(getattr(self, name)[i]) for name in SIZES}
         mesh = Mesh(**{axis: int(getattr(self, axis)[i]) for axis in AXES})
         return Strategy.model_validate({"mesh": mesh, **sizes, **chosen})
 
     def scheme_has(self, fact: Callable[[SchemeFacts], bool]) -> NDArray[np.bool_]:
-        """Rows with more than one context rank whose scheme has a fact."""
+        """Return the rows with more than one context rank whose scheme has a fact."""
         having = np.array([fact(SCHEME_FACTS[name]) for name in SCHEME_CODES])
         return np.asarray(having[self.scheme] & (self.context > 1))
 
     @classmethod
     def from_strategies(cls, strategies: Sequence[Strategy]) -> Self:
-        """One row for each strategy.
+        """Return a table with one row per strategy.
 
         Raises
         ------
@@ -119,7 +119,9 @@ class StrategyTable:
         foreign = {s.axis_order for s in strategies if s.axis_order not in AXIS_ORDERS}
         if foreign:
             known = "; ".join(",".join(order) for order in AXIS_ORDERS)
-            raise BadInputError([f"axis_order={','.join(order)} has no law; use one of: {known}" for order in sorted(foreign)])
+            raise BadInputError(
+                [f"axis_order={','.join(order)} has no cost model; use one of: {known}" for order in sorted(foreign)]
+            )
         columns: dict[str, NDArray[np.integer]] = {
             axis: np.array([getattr(s.mesh, axis) for s in strategies], dtype=np.int64) for axis in AXES
         }
@@ -131,5 +133,5 @@ class StrategyTable:
 
     @classmethod
     def concatenate(cls, tables: Sequence[StrategyTable]) -> Self:
-        """Rows of all tables, in order."""
+        """Return the rows of all tables, in order."""
         return cls(**{field.name: np.concatenate([getattr(table, field.name) for table in tables]) for field in fields(cls)})

@@ -1,1 +1,1 @@
-"""How much of the attention square documents, windows and tiles leave."""
+"""Part of the attention square that kernels compute under documents, windows and tiles."""

@@ -1,7 +1,7 @@
-"""Packed sequences: what attention inside documents leaves of the causal work, and what of the rest kernels still compute.
+"""Packed sequences: the causal work inside documents, and the masked work that kernels still compute.
 
-Every kernel leaves out chunks of other ranks that share no document with a rank's queries. Inside a chunk only blockwise
-attention leaves out blocks; cuDNN's and splash compute what they would without documents.
+Every kernel skips chunks of other ranks that share no document with a rank's queries. Inside a chunk only blockwise attention
+skips blocks; cuDNN and splash compute the same scores as without documents.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lcplan.strategy import ATTENTION_BLOCK
 from lcplan.strategy.tile_sizes import block_size
 
 BLOCKS = ATTENTION_BLOCK, 2 * ATTENTION_BLOCK
-"""The blocks that are strategies/kernels/blockwise.py's own [tokens]."""
+"""Default blocks of strategies/kernels/blockwise.py [tokens]."""
 
 Ints = NDArray[np.int64]
 
 
 def document_pairs(seq_len: float, *, document_len: int | None, window: int | None = None) -> float:
-    """Scores of one head that attention needs of a packed sequence, in the convention that halves causal attention.
+    """Return the scores per head that attention needs in a packed sequence, in the convention that halves causal attention.
 
-    ``n p(m) + p(r)`` for ``T = n m + r``, documents of m tokens one after another, the last of what is left: ``p(m)`` is
-    ``m^2 / 2``, with a sliding window ``W m - W^2 / 2``.
+    ``n p(m) + p(r)`` for ``T = n m + r``: n documents of m tokens, then one of the remaining r. ``p(m)`` is ``m^2 / 2``, with a
+    sliding window ``W m - W^2 / 2``.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def document_pairs(seq_len: float, *, document_len: int | None, window: int | No
     document_len : int or None
         m [tokens], above 0; None, or more than T: one document.
     window : int, optional
-        W, keys that a query sees [tokens]; None: all before it.
+        W, keys that a query sees [tokens]; None: all keys up to its own.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def document_pairs(seq_len: float, *, document_len: int | None, window: int | No
 
     Notes
     -----
-    All documents equally long: where their lengths vary by v times their mean, the sum is ``1 + v^2`` times as large.
+    Assumes documents of equal length: with a coefficient of variation v, the sum is ``1 + v^2`` times as large.
     Source: Megatron-LM, ``num_floating_point_operations``, which counts packed sequences by the sum of squared lengths
     (``seqlen_squared_sum_in_batch``), as Megatron-Bridge does since pull request 3839.
 
@@ -63,7 +63,7 @@ def document_pairs(seq_len: float, *, document_len: int | None, window: int | No
 
 @dataclass(frozen=True)
 class Chunks:
-    """A sequence in ``count`` chunks of ``length`` tokens, each one contiguous run or, with ``zigzag``, two.
+    """A sequence in ``count`` chunks of ``length`` tokens, each of one contiguous run or, with ``zigzag``, of two.
 
     ``largest`` are the largest blocks of queries and of keys that the kernel takes [tokens].
 
@@ -76,7 +76,7 @@ class Chunks:
     largest: tuple[int, int] = BLOCKS
 
     def blocks(self, chunks: Ints, span: tuple[int, int], largest: int) -> tuple[Ints, Ints, int]:
-        """First and last token of each block of ``span`` in each of ``chunks``, and the size of a block [tokens]."""
+        """Return the first and last token of each block of ``span`` in each of ``chunks``, and the block size [tokens]."""
         start, end = span
         size = block_size(end - start, largest=largest)
         run = self.length // 2 if self._halved else self.length
@@ -95,11 +95,12 @@ class Chunks:
 
 
 def visited_keys(chunks: Chunks, document_len: int, *, whole: bool = False) -> tuple[Floats, Floats]:
-    """Keys that attention computes for a query, of its own chunk and of all others together, by chunk.
+    """Return the keys that attention computes for a query by chunk, in its own chunk and in all others together.
 
-    Blockwise, a block of queries walks over whole blocks of keys, from the first to the last that shares a document with it;
-    in its own chunk no further than the diagonal. Of another chunk it is offered what the scheme's mask leaves: all of an
-    earlier one, or of a zigzag's, whose first half the queries see whole, or whose keys the second half of the queries sees.
+    In blockwise attention a block of queries visits whole blocks of keys, from the first to the last that shares a document
+    with it; in its own chunk it stops at the diagonal. In other chunks it visits the keys that the scheme's mask allows. For
+    contiguous chunks these are all keys of earlier chunks. For zigzag all queries see the first half of earlier chunks, and the
+    second half of the queries sees all keys of later chunks.
 
     Parameters
     ----------
@@ -108,21 +109,21 @@ def visited_keys(chunks: Chunks, document_len: int, *, whole: bool = False) -> t
     document_len : int
         m, tokens of every document [tokens].
     whole : bool
-        The spans that the scheme's mask leaves are one block each: a kernel computes all of one or nothing.
+        Whether each span that the scheme's mask allows is one block, which a kernel computes whole or skips.
 
     Returns
     -------
     tuple of ndarray, shape [c] each
-        Mean keys a query of the chunk [tokens]: own, others.
+        Mean keys per query of the chunk [tokens]: own, others.
 
     Notes
     -----
-    Source: strategies/kernels/tiles.py, and ``where_shared`` of strategies/schemes/documents.py, counted as they count; tests
-    hold both against each other.
+    Source: strategies/kernels/tiles.py, and ``where_shared`` of strategies/schemes/documents.py, which count the same way;
+    tests compare them.
 
     Examples
     --------
-    >>> own, others = visited_keys(Chunks(count=4, length=4096, zigzag=False), 4096)  # a document a chunk
+    >>> own, others = visited_keys(Chunks(count=4, length=4096, zigzag=False), 4096)  # one document per chunk
     >>> own.tolist(), others.tolist()
     ([2560.0, 2560.0, 2560.0, 2560.0], [0.0, 0.0, 0.0, 0.0])
     """
@@ -141,17 +142,17 @@ def visited_keys(chunks: Chunks, document_len: int, *, whole: bool = False) -> t
     return own / chunks.length, others / chunks.length
 
 
-Part = tuple[Ints, tuple[int, int]]
-"""A span of some chunks."""
+ChunkSpan = tuple[Ints, tuple[int, int]]
+"""Some chunks, and a span of tokens in each."""
 
 
-def _area(chunks: Chunks, document_len: int, *parts: Part, largest: tuple[int, int], causal: bool = False) -> float:
-    """Queries times keys of the blocks that are computed, of one chunk's queries.
+def _area(chunks: Chunks, document_len: int, *spans: ChunkSpan, largest: tuple[int, int], causal: bool = False) -> float:
+    """Return queries times keys of the blocks that are computed for one chunk's queries.
 
-    Ids rise along a chunk, so the blocks of keys from the first to the last that shares one of a to b are those that do not
-    begin after b, less those that end before a: of all chunks together.
+    Document ids rise along a chunk. The visited blocks for documents a to b are therefore all blocks that begin by b, less the
+    blocks that end before a, over all chunks.
     """
-    (queries, q_span), (keys, k_span) = parts
+    (queries, q_span), (keys, k_span) = spans
     q_first, q_last, q_size = chunks.blocks(queries, q_span, largest[0])
     k_first, k_last, k_size = chunks.blocks(keys, k_span, largest[1])
     start = np.searchsorted(np.sort(k_last.reshape(-1)) // document_len, q_first[0] // document_len, side="left")
@@ -163,30 +164,30 @@ def _area(chunks: Chunks, document_len: int, *parts: Part, largest: tuple[int, i
 
 @lru_cache(maxsize=4096)
 def _paces(chunks: Chunks, document_len: int, whole: bool) -> tuple[float, float, float, float]:
-    """Own and others' keys of the slowest chunk, and of the mean one."""
+    """Return own and others' keys of the slowest chunk, and their means over chunks."""
     own, others = visited_keys(chunks, document_len, whole=whole)
     slowest = int(np.argmax(own + others))
     return float(own[slowest]), float(others[slowest]), float(own.mean()), float(others.mean())
 
 
 def document_keys(layout: Layout, *, mean: bool) -> tuple[Floats, Floats]:
-    """Keys that the setting's kernel computes for a query of a rank, of its own chunk and of all others together.
+    """Return the keys that the setting's kernel computes per query, in its rank's own chunk and in all others together.
 
     Parameters
     ----------
     layout : Layout
         Candidates of a workload with documents.
     mean : bool
-        Of all ranks on average; else of the slowest, which sets the pace.
+        Average over all ranks; else the slowest rank.
 
     Returns
     -------
     tuple of ndarray, shape [n] each
-        Mean keys a query [tokens]: own (of a kernel that leaves out no blocks all of them), others.
+        Mean keys per query [tokens]: own (all keys for a kernel that skips no blocks), others.
 
     Notes
     -----
-    Source: ``visited_keys``, for each layout that occurs.
+    Source: ``visited_keys``, once per distinct layout.
     """
     work, zigzag = layout.setting.workload, ~layout.scheme_has(lambda facts: not facts.balanced)
     assert work.document_len is not None, "only packed sequences are counted here"

@@ -1,4 +1,4 @@
-"""Tiles of the attention kernels that are cut into tiles: blockwise JAX and splash."""
+"""Tiles of attention kernels: blockwise JAX, splash and cuDNN."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SPILLED = 2.0
 KEYS_OF_QUERIES = 2.0
 """Keys of a blockwise tile over its queries (strategies/kernels/blockwise.py)."""
 FLASH_TILE = 128.0
-"""Queries and keys of a tile of cuDNN's kernels, as of flash attention's (arXiv:2307.08691, section 3.3)."""
+"""Queries and keys of a tile of cuDNN's kernels, as in flash attention (arXiv:2307.08691, section 3.3)."""
 
 
 def tiles(layout: Layout) -> tuple[Floats, Floats]:
-    """Queries and keys of the tiles that the kernel computes whole or skips, where the chunk has as many.
+    """Return the queries and keys of the tiles that the kernel computes whole or skips, for chunks that are long enough.
 
     Blockwise ``(b, 2 b)``, splash ``(b, b)``: b is the strategy's ``attention_block`` or, where that is 0, 512. cuDNN
     ``(128, 128)``.
@@ -47,7 +47,7 @@ def tiles(layout: Layout) -> tuple[Floats, Floats]:
 
 
 def chunk_tiles(layout: Layout) -> tuple[Floats, Floats]:
-    """The same, and no more than the chunk has.
+    """Return ``tiles``, limited to the length of the chunk.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def chunk_tiles(layout: Layout) -> tuple[Floats, Floats]:
 
 
 def causal_block_keys(length: Floats, block: Floats) -> Floats:
-    """Mean keys that a query of a causal chunk is multiplied by where the kernel visits whole blocks.
+    """Return the mean keys per query of a causal chunk where the kernel computes whole blocks.
 
-    ``(l + min(l, b)) / 2``: every query of a block row meets all keys up to the end of the key block that it lies in.
+    ``(l + min(l, b)) / 2``: every query is multiplied with all keys up to the end of its own key block.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def causal_block_keys(length: Floats, block: Floats) -> Floats:
 
     Notes
     -----
-    Source: strategies/kernels/blockwise.py, ``keys_end``, for lengths that b divides or that are below it.
+    Source: strategies/kernels/blockwise.py, ``keys_end``, for lengths that are below b or that b divides.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def causal_block_keys(length: Floats, block: Floats) -> Floats:
 
 
 def spill_ratio(tile_bytes: Floats) -> Floats:
-    """Time of blockwise attention on a host over its time with tiles that stay in a cache.
+    """Return the time of blockwise attention on a CPU over its time with tiles that fit in the cache.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ def spill_ratio(tile_bytes: Floats) -> Floats:
     Notes
     -----
     Source: lcplan's own measurement, 2026-11-28: chunks of 512 and 1024 tokens, 8 heads of 32, fp32, 8 host devices on two
-    cores of a Xeon with 2 MiB of second-level cache each, jax 0.10.1: CPU time a score with tiles of 512 x 1024 (16 MiB) over
-    that with tiles of 128 x 256 (1 MiB): 1.9 forward, 2.1 backward; 4 MiB costs no more than 1.
+    cores of a Xeon with 2 MiB of second-level cache each, jax 0.10.1. CPU time per score with tiles of 512 x 1024 (16 MiB) over
+    that with tiles of 128 x 256 (1 MiB) is 1.9 forward and 2.1 backward; 4 MiB costs no more than 1 MiB.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Sliding windows inside documents: the keys that are left where a kernel leaves out what either mask hides.
+"""Sliding windows inside documents: the keys that a kernel computes if it skips blocks that either mask hides.
 
-Blockwise attention does: its blocks of queries walk over the blocks of keys from the first that both the window and the
-document reach. cuDNN's and splash compute what the window alone leaves (``cost_models.masks.windows``).
+Blockwise attention does so: a block of queries visits blocks of keys from the first that both window and document reach. cuDNN
+and splash compute the same keys as with only the window (``cost_models.masks.windows``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lcplan.strategy.tile_sizes import block_size
 
 @dataclass(frozen=True)
 class Runs:
-    """A sequence in ``count`` runs of ``length`` tokens, each with up to ``halo`` tokens before it in a kernel call of its own.
+    """A sequence in ``count`` runs of ``length`` tokens; the kernel call of each includes up to ``halo`` earlier tokens.
 
     Where a rank holds two runs, the first of rank r is run r and the second is run ``count - 1 - r``. ``largest`` are the
     largest blocks of queries and of keys that the kernel takes [tokens].
@@ -35,10 +35,10 @@ class Runs:
 
 
 def visited_window_keys(runs: Runs, *, window: int, document_len: int) -> Floats:
-    """Mean keys that a query is multiplied by, by run: of the whole blocks that its document and its window leave.
+    """Return the mean keys per query by run, over the whole blocks that document and window allow.
 
-    A block of queries from a to b meets the key blocks from that of a's first token, ``max(a - W + 1, m (a // m))``, to that
-    of b. A run's keys begin with its halo, as far as the sequence reaches back.
+    A block of queries from a to b visits the key blocks from that of the first key of a, ``max(a - W + 1, m (a // m))``, to
+    that of b. A run's keys begin with its halo, which is shorter at the start of the sequence.
 
     Parameters
     ----------
@@ -56,8 +56,7 @@ def visited_window_keys(runs: Runs, *, window: int, document_len: int) -> Floats
 
     Notes
     -----
-    Source: strategies/kernels/tiles.py and strategies/schemes/window.py, counted as they count; a test holds both against each
-    other.
+    Source: strategies/kernels/tiles.py and strategies/schemes/window.py, which count the same way; a test compares them.
 
     Examples
     --------
@@ -81,30 +80,30 @@ def visited_window_keys(runs: Runs, *, window: int, document_len: int) -> Floats
 
 @lru_cache(maxsize=4096)
 def _paces(runs: Runs, halves: bool, window: int, document_len: int) -> tuple[float, float]:
-    """Keys of the slowest rank, and of the mean one."""
+    """Return the keys of the slowest rank, and the mean over ranks."""
     keys = visited_window_keys(runs, window=window, document_len=document_len)
     ranks = (keys + keys[::-1])[: runs.count // 2] / 2.0 if halves else keys
     return float(ranks.max()), float(ranks.mean())
 
 
 def window_document_keys(layout: Layout, *, mean: bool) -> Floats:
-    """Keys that blockwise attention computes for a query of a windowed layer of packed sequences.
+    """Return the keys that blockwise attention computes per query of a windowed layer in packed sequences.
 
     Parameters
     ----------
     layout : Layout
-        Candidates of a workload with documents; layers that are alike and have a window.
+        Candidates of a workload with documents, with layers of one kind that have a window.
     mean : bool
-        Of all ranks on average; else of the slowest, which sets the pace.
+        Average over all ranks; else the slowest rank.
 
     Returns
     -------
     ndarray, shape [n]
-        Mean keys a query [tokens].
+        Mean keys per query [tokens].
 
     Notes
     -----
-    Source: ``visited_window_keys``, for each layout that occurs.
+    Source: ``visited_window_keys``, once per distinct layout.
     """
     length, window, halo = layout.setting.workload.document_len, layout.window, Halo(layout)
     assert length is not None, "only packed sequences are counted here"

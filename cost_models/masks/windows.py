@@ -1,4 +1,4 @@
-"""Sliding windows: how many keys a windowed layer's kernel meets, and the halo that its chunks need of those before them."""
+"""Sliding windows: the keys that a windowed layer's kernel computes, and the halo that its chunks need from earlier ones."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lcplan.spec.windows import HALO_TILE
 
 
 def window_pairs(window: float, seq_len: float) -> float:
-    """Scores of one head that a windowed layer needs of a sequence, of causal attention in the convention that halves it.
+    """Return the scores per head that a windowed layer needs in a sequence, in the convention that halves causal attention.
 
-    ``W T - W^2 / 2``: every token sees W keys, but the first W see a triangle's. The exact count is
-    ``W T - W (W - 1) / 2``; as in the causal half ``T^2 / 2`` the diagonal of the triangle counts half, so that a window as
-    long as the sequence costs what no window costs.
+    ``W T - W^2 / 2``: every token sees W keys, except that the first W tokens see a triangle. The exact count is
+    ``W T - W (W - 1) / 2``. As in the causal half ``T^2 / 2``, the diagonal of the triangle counts half, so that a window as
+    long as the sequence costs the same as no window.
 
     Parameters
     ----------
     window : float
-        W, keys that a query sees, its own among them [tokens].
+        W, keys that a query sees, including its own [tokens].
     seq_len : float
         T [tokens].
 
@@ -45,9 +45,9 @@ def window_pairs(window: float, seq_len: float) -> float:
 
 
 def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: Floats | float) -> Floats:
-    """Mean keys that a query is multiplied by where a kernel visits the tiles that the window leaves, whole.
+    """Return the mean keys per query of a kernel that computes every tile inside the window whole.
 
-    ``max(q, k) + min(q, k) ceil((W - 1) / min(q, k))``: a block of q queries meets the key blocks from that of its first
+    ``max(q, k) + min(q, k) ceil((W - 1) / min(q, k))``: a block of q queries visits the key blocks from that of its first
     query's oldest key to that of its last query. Exact where one block size divides the other.
 
     Parameters
@@ -66,7 +66,7 @@ def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: F
 
     Notes
     -----
-    Of a query whose window lies inside the sequence; the first W see less. Source: counted from the tiles
+    Valid for a query whose window is inside the sequence; the first W queries see fewer keys. Source: counted from the tiles
     (strategies/kernels/tiles.py); a test counts them one by one.
 
     Examples
@@ -80,11 +80,11 @@ def window_tile_keys(window: Floats | float, *, queries: Floats | float, keys: F
 
 @dataclass(frozen=True)
 class Halo:
-    """Tokens that a windowed layer's chunks need from earlier chunks; columns of shape ``[n]``, 0 where they need none.
+    """Tokens that a windowed layer's chunks need from earlier chunks; columns of shape ``[n]``, 0 without a halo.
 
-    Contiguous chunks need the last tokens of one chunk before them, or whole chunks and a part of one. Where a rank holds two
-    half chunks (a balanced scheme), each half needs the last tokens of the half before it, which a neighbour holds. Groups of
-    ranks that exchange heads hold such halves of a group's chunk; where all ranks exchange heads they see whole sequences.
+    Contiguous chunks need the last tokens of the previous chunk, or several whole chunks and a part of one. Where a rank holds
+    two half chunks (a balanced scheme), each half needs the last tokens of the half before it, which a neighbour holds. Groups
+    of ranks that exchange heads hold such halves of a group's chunk. If all ranks exchange heads, they see whole sequences.
 
     Source: docs/step.md, sliding windows; strategies/schemes.
     """
@@ -93,7 +93,7 @@ class Halo:
 
     @cached_property
     def halves(self) -> Floats:
-        """1 where a rank, or the group that it exchanges heads with, holds two half chunks, else 0 [count]."""
+        """1 where a rank, or the group with which it exchanges heads, holds two half chunks, else 0 [count]."""
         return self.layout.scheme_has(lambda facts: facts.balanced).astype(np.float64)
 
     @cached_property
@@ -103,23 +103,23 @@ class Halo:
 
     @cached_property
     def chunk(self) -> Floats:
-        """Tokens of one contiguous run of the sequence whose queries a rank has [tokens]."""
+        """Tokens of one contiguous run of the sequence among a rank's queries [tokens]."""
         return self.layout.local_length * self.layout.exchange / (1.0 + self.halves)
 
     @cached_property
     def _before(self) -> float:
-        """Tokens before its own that a query sees."""
+        """Tokens that a query sees before its own."""
         return (self.layout.window or 1.0) - 1.0
 
     @cached_property
     def hops(self) -> Floats:
-        """Earlier chunks that a rank needs tokens of, at most all others [count]."""
+        """Earlier chunks from which a rank needs tokens, at most all others [count]."""
         reach = np.minimum(np.ceil(self._before / self.chunk), self.layout.chunks - 1.0)
         return self._windowed * np.where(self.halves > 0, np.minimum(reach, 1.0), reach)
 
     @cached_property
     def last(self) -> Floats:
-        """Tokens of the farthest of these chunks, in whole tiles; the nearer ones come whole [tokens]."""
+        """Tokens needed of the farthest of these chunks, in whole tiles; nearer chunks are needed whole [tokens]."""
         left = self._before - self.chunk * (self.hops - 1.0)
         return np.where(self.hops > 0, np.minimum(self.chunk, np.ceil(left / HALO_TILE) * HALO_TILE), 0.0)
 
@@ -135,12 +135,12 @@ class Halo:
 
     @cached_property
     def padded(self) -> Floats | float:
-        """Queries that a kernel computes over the queries of the rank: cuDNN takes as many queries as keys [ratio]."""
+        """Queries that a kernel computes over the queries of the rank: cuDNN needs as many queries as keys [ratio]."""
         return 1.0 + (self.share if self.layout.setting.kernel == "cudnn" else 0.0)
 
     @cached_property
     def keys(self) -> Floats:
-        """Mean keys that a query is multiplied by on the slowest rank; the halo of the first ranks is shorter [tokens]."""
+        """Mean keys per query on the slowest rank; the halo of the first ranks is shorter [tokens]."""
         layout, window = self.layout, self.layout.window or 1.0
         length = layout.local_length * layout.exchange
         queries, keys = (np.minimum(size, length) for size in tiles(layout))

@@ -1,1 +1,1 @@
-"""Memory of one step on one device: what is saved, what is alive at the peak, by framework."""
+"""Memory of one step on one device: saved tensors and the buffers that are alive at the peak, by framework."""

@@ -1,4 +1,4 @@
-"""One layer's backward pass with a mixture of experts: what a device holds while its experts run backward."""
+"""Memory of one layer's backward pass with a mixture of experts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from cost_models.inputs.layout import Bools, Floats
 from cost_models.memory.liveness import ATTENTION_OPERANDS, LayerBackward
 
 EVEN_ROWS, EVEN_WIDE = 3.5, 6.0
-"""Of batched products (dispatch ``capacity``), buffers of rows of D where the gradients by gate and by up are added, and of the
-experts' width where the gate runs backward: their operands are turned to lie by expert. Fitted on two compiled steps for GB200
-(tests/cost_models/data/compiled_steps.json)."""
+"""Buffers of batched products (dispatch ``capacity``), whose operands are transposed so that rows are ordered by expert.
+
+The first counts buffers of rows of D where the gradients through gate and up are added. The second counts buffers of the
+experts' width where the gate runs backward. Both were fitted on two compiled steps for GB200
+(tests/cost_models/data/compiled_steps.json).
+"""
 
 SUMS = 3.0
-"""Buffers of rows of D where the gradients by gate and by up are added: both, and their sum."""
+"""Buffers of rows of D where the gradients through gate and up are added: both, and their sum."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class ExpertBackward(LayerBackward):
 
     @cached_property
     def received(self) -> Floats:
-        """The rows that a rank received, or a cotangent of them: ``a R D`` [bytes per device]."""
+        """The rows that a rank received, or their cotangent: ``a R D`` [bytes per device]."""
         return self.layout.held_bytes * self.part.rows * self.layout.setting.model.d_model
 
     @cached_property
@@ -48,10 +51,10 @@ class ExpertBackward(LayerBackward):
 
     @cached_property
     def feed_forward(self) -> Floats:
-        """Working set where the gradient of ``down`` is made [bytes per device].
+        """Working set where the gradient of ``down`` is computed [bytes per device].
 
         It holds the received rows, the cotangents of their results, gate, up, the input of ``down`` and its cotangent. Before
-        the last of these exists, the cotangents are there in the order of their tokens too.
+        the last of these exists, the cotangents also exist in the order of their tokens.
         """
         sent = self.layout.held_bytes * self.part.assigned * self.layout.setting.model.d_model
         wide = np.where(self._even, EVEN_WIDE * self.wide, 3.0 * self.wide + np.maximum(self.wide, sent))
@@ -59,9 +62,9 @@ class ExpertBackward(LayerBackward):
 
     @cached_property
     def stream_products(self) -> Floats:
-        """Working set where the gradients by gate and by up are added [bytes per device].
+        """Working set where the gradients through gate and up are added [bytes per device].
 
-        The weights' own gradients are made before, so the received rows are gone.
+        The weights' gradients are computed earlier, so the received rows are free by then.
         """
         even = (EVEN_ROWS - self.layout.saves("dispatched")) * self.received + 2.0 * self.wide
         operands = np.where(self._even, even, SUMS * self.received)
@@ -69,17 +72,17 @@ class ExpertBackward(LayerBackward):
 
     @cached_property
     def products_unreduced(self) -> Floats:
-        """Unreduced gradients of the layer before and of all three matrices of this layer's experts [bytes per device]."""
+        """Unreduced gradients of the previous layer and of all three matrices of this layer's experts [bytes per device]."""
         return self.unreduced + self.layout.reduce_bytes * 2.0 * self._fed * self._sharded
 
     @cached_property
     def _gathered(self) -> Floats:
-        """Normed streams that products are repeated from; where tensor is above 1 the gathered cotangent too."""
+        """Normed streams from which products are recomputed, and, where tensor exceeds 1, the gathered cotangent."""
         return self._normed * self.stream + np.where(self.layout.tensor > 1, self.stream, 0.0)
 
     @cached_property
     def _fed(self) -> Floats:
-        """Elements of one of gate, up and down of all experts of a rank."""
+        """Elements of one of the matrices gate, up and down, over all experts of a rank."""
         return self.part.matrices / 3.0
 
     @cached_property

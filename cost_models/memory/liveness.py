@@ -1,8 +1,8 @@
-"""What a device holds at the few moments of a step that can need most memory, beyond its persistent state.
+"""Buffers alive at the few moments of a step that can need most memory, in addition to persistent state.
 
-Each moment is read off the buffers that XLA's own assignment keeps alive there (jax 0.10.1, GPU targets), in terms of the
-tensors of docs/step.md. XLA pipelines the reduce-scatters of weight gradients: they run beside the next layer's backward
-pass, which therefore holds a whole layer of unreduced gradients besides those that it makes itself.
+The buffers of each moment were read off XLA's buffer assignment (jax 0.10.1, GPU targets), in terms of the tensors of
+docs/step.md. XLA pipelines the reduce-scatters of weight gradients: they overlap the next layer's backward pass, which
+therefore holds a whole layer of unreduced gradients in addition to its own.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cost_models.compute.kernels import BIAS_BYTES
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.masks.tiles import chunk_tiles
 from cost_models.masks.windows import Halo
-from cost_models.schemes import SCHEME_LAWS
+from cost_models.schemes import SCHEME_COSTS
 
 FP32_BYTES = 4.0
 
 STREAM_SHARDS = 3.0
-"""Of the residual stream's size, all through a layer's backward pass: the stream that entered it, the stream after attention,
-and the cotangent that arrived."""
+"""Buffers of the residual stream's size that live throughout a layer's backward pass: the layer's input, the stream after
+attention, and the incoming cotangent."""
 
 SCORE_BUFFERS = 3.0
 """fp32 blocks of scores that blockwise attention holds in its backward pass: scores, their exponentials, and a cotangent."""
 
 ATTENTION_OPERANDS = 3.0
-"""Of the queries' size: queries, output, the output's cotangent."""
+"""Buffers of the queries' size: queries, output, the output's cotangent."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class LayerBackward:
 
     @cached_property
     def _normed(self) -> Floats:
-        """Gathered normed streams that products are repeated from: of attention and of the feed-forward.
+        """Gathered normed streams from which the products of attention and of the feed-forward are recomputed.
 
-        Where a product's results are kept, its input is gathered only when the weight's gradient is due.
+        Where a product's results are kept, its input is gathered only when the weight's gradient is computed.
         """
         return 1.0 - self._keeps_up + (1.0 - self._keeps_qkv) * self._attended
 
     @property
     def _attended(self) -> float:
-        """What attention's products are made from, over the residual stream: less of it where that is compressed first."""
+        """Width of the input of attention's products, as a share of the residual stream: below 1 for compressed inputs."""
         model = self.layout.setting.model
         return model.attended_width / model.d_model
 
@@ -92,9 +92,9 @@ class LayerBackward:
 
     @cached_property
     def feed_forward(self) -> Floats:
-        """Working set where ``down``'s gradient or the gate's cotangent is made, whichever is more [bytes per device].
+        """Working set where ``down``'s gradient or the gate's cotangent is computed, whichever is larger [bytes per device].
 
-        The first holds gate, up, their product and the gathered cotangent, which with tensor 1 is the one that arrived. The
+        The first holds gate, up, their product and the gathered cotangent, which with tensor 1 is the incoming one. The
         second holds a fourth tensor of their size in place of the gathered cotangent.
         """
         normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
@@ -105,7 +105,7 @@ class LayerBackward:
 
     @cached_property
     def stream_products(self) -> Floats:
-        """Working set where the gradients of gate and up by their input are about to be added [bytes per device].
+        """Working set just before the input gradients of gate and up are added [bytes per device].
 
         Each of the two is a gathered stream.
         """
@@ -114,10 +114,10 @@ class LayerBackward:
 
     @cached_property
     def attention(self) -> Floats:
-        """Working set of the attention kernel's backward pass on the queries' side [bytes per device].
+        """Working set of the attention kernel's backward pass for the queries [bytes per device].
 
-        A ring or gathered chunks add an fp32 sum of the queries' gradients. The half chunks of zigzag are copied out (query,
-        output, cotangent), and the gradient of one half comes back.
+        A ring or gathered chunks add an fp32 sum of the queries' gradients. The half chunks of zigzag are copied (query,
+        output, cotangent), and the kernel returns the gradient of one half.
         """
         layout = self.layout
         chunked = layout.rings | layout.gathers
@@ -130,14 +130,15 @@ class LayerBackward:
 
     @cached_property
     def _halo(self) -> Halo:
-        """Of a windowed layer."""
+        """The halo of a windowed layer."""
         return Halo(self.layout)
 
     @cached_property
     def _scores(self) -> Floats | float:
-        """Blocks of scores, where the kernel is not fused: ``4 b N / t`` bytes for each element of a tile.
+        """Blocks of scores of a kernel that is not fused: ``4 b N / t`` bytes per element of a tile.
 
-        To cuDNN documents are a bias: ``2 b (e l)^2`` of a chunk of ``e l`` tokens; of a windowed layer, of a run and its halo.
+        cuDNN takes documents as a bias: ``2 b (e l)^2`` for a chunk of ``e l`` tokens. In a windowed layer the bias covers a
+        run and its halo.
         """
         layout = self.layout
         if layout.setting.kernel == "cudnn" and layout.setting.workload.document_len is not None:
@@ -153,8 +154,8 @@ class LayerBackward:
 
     @cached_property
     def keys_at_rest(self) -> Floats:
-        """Keys and values outside of attention's backward pass; a ring has made its first hop [bytes per device]."""
-        return self.pair * sum((law.pairs_at_rest(self.layout) for law in SCHEME_LAWS), np.ones(len(self.layout.table)))
+        """Keys and values outside attention's backward pass; a ring has made its first hop [bytes per device]."""
+        return self.pair * sum((cost.pairs_at_rest(self.layout) for cost in SCHEME_COSTS), np.ones(len(self.layout.table)))
 
     @cached_property
     def keys(self) -> Floats:
@@ -164,7 +165,7 @@ class LayerBackward:
         All-gather adds every rank's chunk and its fp32 gradients. A windowed layer adds its halo and the rank's own chunk.
         """
         layout = self.layout
-        buffers = sum((law.pairs_backward(layout) for law in SCHEME_LAWS), np.full(len(layout.table), 2.0))
+        buffers = sum((cost.pairs_backward(layout) for cost in SCHEME_COSTS), np.full(len(layout.table), 2.0))
         halo = Halo(layout).share if layout.window is not None else 0.0
         return self.pair * (buffers + np.where(halo > 0, 1.0 + 2.0 * halo, 0.0))
 
@@ -185,7 +186,7 @@ class LayerBackward:
 
     @cached_property
     def weights(self) -> Floats:
-        """The layer's matrices, gathered for the feed-forward's backward pass: ``g P_layer / t`` [bytes per device]."""
+        """The layer's matrices as gathered for the feed-forward's backward pass: ``g P_layer / t`` [bytes per device]."""
         return self.layout.gather_bytes * self._matrices * self._sharded
 
     @cached_property
@@ -200,7 +201,7 @@ class LayerBackward:
 
     @cached_property
     def unreduced(self) -> Floats:
-        """Gradients of the layer before and of this layer's ``down``: ``r (P_layer + D F) / t`` [bytes per device]."""
+        """Gradients of the previous layer and of this layer's ``down``: ``r (P_layer + D F) / t`` [bytes per device]."""
         return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
 
     @property
@@ -210,11 +211,11 @@ class LayerBackward:
 
     @cached_property
     def waiting(self) -> Floats:
-        """Bytes that a loop over several layers holds of this layer while another one runs backward [bytes per device].
+        """Bytes of this layer that an iteration over several layers holds while another layer runs backward [bytes per device].
 
-        They are its whole gradients, ``r P_layer / t``, which are reduced during the next iteration; on a host also its fp32
-        weights. On TPU no reduction is late, but inputs and weights' shards of all layers of an iteration are copied when it
-        starts: ``a ts D + g P_layer / (f c e t)`` (read in iterations of two and of three layers on v5p).
+        They are its whole gradients, ``r P_layer / t``, which are reduced during the next iteration; on CPU also its fp32
+        weights. On TPU every reduction ends in its iteration, but an iteration starts with copies of the inputs and weight
+        shards of all its layers: ``a ts D + g P_layer / (f c e t)`` (read in iterations of two and of three layers on v5p).
         """
         if self.layout.setting.hardware.kind == "tpu":
             shards = self.layout.setting.model.layer_matrix_parameters / self.layout.state_shards
@@ -224,7 +225,7 @@ class LayerBackward:
 
     @cached_property
     def attention_unreduced(self) -> Floats:
-        """Unreduced gradients when attention runs backward; the feed-forward and output gradients exist [bytes per device]."""
+        """Unreduced gradients when attention runs backward, after those of feed-forward and output [bytes per device]."""
         layout = self.layout
         model = layout.setting.model
         made = (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
@@ -232,9 +233,9 @@ class LayerBackward:
 
     @cached_property
     def loop(self) -> Floats:
-        """Working set of one iteration of a TPU's loop over layers, without gradients of the layer before [bytes per device].
+        """Working set of one iteration of a TPU's loop over layers, without the previous layer's gradients [bytes per device].
 
-        Splash takes heads first, so queries and output exist twice; the cotangent of ``down`` stays gathered.
+        Splash attention has the head axis first, so queries and output exist twice; the cotangent of ``down`` stays gathered.
         """
         copies = (ATTENTION_OPERANDS - 1.0) * self.queries + np.where(self.layout.tensor > 1, self.stream, 0.0)
         reduced = self.layout.reduce_bytes * self._fed * self._sharded

@@ -11,8 +11,8 @@ from cost_models.inputs.layout import Floats, Layout
 from cost_models.memory.liveness import FP32_BYTES
 
 HOST_LOGITS = 3.0
-"""fp32 chunks of logits that the host's executable holds beside an fp32 head: logits, exponentials, cotangent; of one chunk
-alone the last takes the place of the first."""
+"""fp32 chunks of logits that a CPU executable holds in addition to an fp32 head: logits, exponentials, cotangent. With a single
+chunk the cotangent overwrites the logits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Loss:
     def logits(self) -> Floats:
         """A chunk's fp32 logits, their cotangent, the gathered head and its gradient [bytes per device].
 
-        With a single chunk the head's gradient is made after the logits are freed, except on TPU.
+        With a single chunk the head's gradient is computed after the logits are freed, except on TPU.
         """
         layout = self.layout
         scores = layout.loss_chunk * layout.vocab_width
@@ -47,7 +47,7 @@ class Loss:
             alone = (HOST_LOGITS - 1.0) * FP32_BYTES * scores + FP32_BYTES * self.table
             return np.where(layout.loss_chunks > 1, many, alone)
         cotangent = layout.held_bytes * scores
-        if layout.setting.hardware.kind == "tpu":  # both products of several chunks make the cotangent as they read it
+        if layout.setting.hardware.kind == "tpu":  # with several chunks both products compute the cotangent in place
             table = (layout.held_bytes + FP32_BYTES) * self.table
             return FP32_BYTES * scores + table + np.where(layout.loss_chunks > 1, 0.0, cotangent)
         alone = np.maximum(FP32_BYTES * scores, self.gradient)
@@ -63,7 +63,7 @@ class Loss:
     def streams(self) -> Floats:
         """The last layer's output, its normed copy and its cotangent [bytes per device].
 
-        With tensor above 1 a chunk of the latter two is gathered over tensor too.
+        With tensor above 1, a chunk of the latter two is also gathered over tensor.
         """
         layout = self.layout
         model = layout.setting.model

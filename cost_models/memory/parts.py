@@ -1,8 +1,7 @@
 """Memory of one step on one device, by part, at the moment that needs most.
 
-Total is what the executable itself needs: argument + output + temp - alias, the state donated. It is persistent state plus
-the largest of the moments of memory.liveness; a part is 0 where the binding moment does not hold it, so the parts add
-up to the total.
+The total is the executable's own need: argument + output + temp - alias, with donated state. It is persistent state plus the
+largest of the moments of memory.liveness. A part that the binding moment does not hold is 0, so the parts add up to the total.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PHASES: tuple[str, ...] = (
     "update",
     "loops",
 )
-"""Moments that can need most: see cost_models.memory.liveness. On TPU ``loops`` stands for all of a layer's backward pass."""
+"""Moments that can need most: see cost_models.memory.liveness. On TPU ``loops`` covers all of a layer's backward pass."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,12 @@ class StepMemory:
 
     @cached_property
     def _vectors(self) -> float:
-        """Elements of norms and biases, which nothing splits (biases that tensor splits are counted whole)."""
+        """Elements of norms and biases, which no axis splits (biases that tensor splits are counted whole)."""
         return float(self.layout.setting.model.vector_parameters)
 
     @cached_property
     def _elements(self) -> Floats:
-        """Parameters on one device: matrices split over fsdp x context x tensor, vectors over nothing."""
+        """Parameters on one device: matrices are split over fsdp x context x tensor, vectors are not split."""
         return (self.layout.setting.model.parameters - self._vectors) / self.layout.state_shards + self._vectors
 
     @cached_property
@@ -69,7 +68,7 @@ class StepMemory:
 
     @cached_property
     def optimizer(self) -> Floats:
-        """The two moments of AdamW, split as the parameters [bytes per device]."""
+        """The two moments of AdamW, split like the parameters [bytes per device]."""
         return 2.0 * self.layout.moment_bytes * self._elements
 
     @cached_property
@@ -92,7 +91,7 @@ class StepMemory:
 
     @cached_property
     def _summed(self) -> Floats:
-        """fp32 gradients of earlier microbatches; and the head, turned once for all of them, where it is not the embedding."""
+        """fp32 gradients of earlier microbatches, and the head, transposed once for all of them unless it is the embedding."""
         turned = 0.0 if self.layout.setting.model.tied_embeddings else self._table
         return FP32_BYTES * (self._elements + turned) * (self.layout.microbatches > 1)
 
@@ -109,14 +108,14 @@ class StepMemory:
 
     @cached_property
     def _kinds(self) -> tuple[LayerBackward, ...]:
-        """A layer's backward pass, of each kind of layers."""
+        """A layer's backward pass for each kind of layers."""
         return tuple(
             LayerBackward(part) if part.setting.model.routed is None else ExpertBackward(part) for part in self.layout.parts
         )
 
     @cached_property
     def _waiting(self) -> tuple[Floats | float, ...]:
-        """By kind of layers, bytes that wait for the other layers of a loop's iteration; 0 in a run of one iteration."""
+        """Bytes of the other layers in a loop's iteration, for each kind of layers; 0 in a run of one iteration."""
         model = self.layout.setting.model
         sizes = dict(zip(model.layer_kinds, self._kinds, strict=True))
         most: dict[LayerKind, Floats | float] = dict.fromkeys(sizes, 0.0)
@@ -126,7 +125,7 @@ class StepMemory:
         return tuple(most.values())
 
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
-        """Parts of each moment of ``PHASES`` beyond the persistent state, for each kind of layers [bytes per device]."""
+        """Return the parts of each moment of ``PHASES`` without persistent state, per kind of layers [bytes per device]."""
         if self.layout.setting.hardware.kind == "tpu":
             loops = (self._loops(*each) for each in zip(self._kinds, self._waiting, strict=True))
             moments = [*self._outside().items(), *(("loops", held) for held in loops)]
@@ -193,8 +192,11 @@ class StepMemory:
         }
 
     def _resident(self) -> dict[str, Floats]:
-        """What every moment holds on TPU: layers' weights, cast once before the loops, and the whole table in which an
-        embedding's gradients add up over microbatches (``cost_models.collectives.libtpu_reductions``)."""
+        """Buffers that live at every moment on TPU.
+
+        They are the layers' weights, cast once before the loops, and the whole table in which an embedding's gradients add up
+        over microbatches (``cost_models.collectives.libtpu_reductions``).
+        """
         several = (self.layout.microbatches > 1) & (not self.layout.setting.model.tied_embeddings)
         return {
             "gathered_weights": self.layout.gather_bytes * self._layer_elements,
@@ -202,7 +204,7 @@ class StepMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``STEP_MEMORY``, their sum [bytes per device], and the index into ``PHASES`` of the binding moment."""
+        """Return bytes by ``STEP_MEMORY``, their sum [bytes per device], and the binding moment's index into ``PHASES``."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
         phase = sums.argmax(axis=0)

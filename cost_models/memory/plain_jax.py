@@ -1,7 +1,7 @@
-"""Memory of a train step that JAX differentiates as it stands, on one device: what XLA keeps of a scan and of a loss in chunks.
+"""Memory on one device of a train step that JAX differentiates without custom derivatives: a scan, and a loss in chunks.
 
-Such a step says nothing of its buffers. Read off XLA's buffer assignment for an H100 (jax 0.10.1, deviceless; two and four
-layers of Llama 3 8B): the peak is in the loss's backward pass, where the layers' gradients are there as zeros already.
+Such a step does not control its buffers. They were read off XLA's buffer assignment for an H100 (jax 0.10.1, deviceless; two
+and four layers of Llama 3 8B). The peak is in the loss's backward pass, where the layers' gradients already exist as zeros.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LOGIT_BUFFERS = 2.0
 """fp32 logits of a chunk, and their cotangent."""
 
 HEAD_COPIES = 3.0
-"""Of the head in the activations' dtype: its cast, one more for a product whose autotuned kernel does not cast as it reads, and
-a chunk's gradient before it is added in fp32."""
+"""Copies of the head in the activations' dtype: its cast, another for a product whose autotuned kernel does not cast its input,
+and a chunk's gradient before it is added in fp32."""
 
 STREAMS = 3.0
 """The last layer's output, its normed copy, its cotangent."""
 
 WIDE_RESIDUALS, STREAM_RESIDUALS, QUERY_RESIDUALS, PAIR_RESIDUALS, FP32_STREAMS = 6.0, 2.0, 3.0, 2.0, 4.0
-"""What a layer without rematerialisation hands to its backward pass: gate, its sigmoid and products (6 of F); both normed
-streams; queries, attention's output and that once more as a product's operand; keys and values; in fp32 two streams a norm."""
+"""Residuals that a layer without rematerialisation keeps for its backward pass: 6 of width F (gate, its sigmoid and products);
+both normed streams; queries, attention's output and its copy as an operand; keys and values; in fp32 two streams per norm."""
 
 DEVICE_WORKSPACE = Rate(
     0.48e9,
@@ -41,10 +41,10 @@ DEVICE_WORKSPACE = Rate(
 
 
 def device_gap_bytes(vocab: int, d_model: int) -> float:
-    """What an executable that a device compiled for itself takes beyond a deviceless one of the same one-device program.
+    """Return the extra memory of an executable compiled on its device over a deviceless compile of the one-device program.
 
-    ``2 V D + w``: a bf16 copy of an fp32 head, whose cast a deviceless compile fuses into the product that reads it, while the
-    kernels that autotuning picks on the device want it in memory; and their workspaces.
+    ``2 V D + w``: a bf16 copy of an fp32 head, and workspaces. A deviceless compile fuses the cast of the head into the product
+    that reads it, while the kernels that autotuning picks on the device need the copy in memory.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def device_gap_bytes(vocab: int, d_model: int) -> float:
 
     Notes
     -----
-    For a step that casts fp32 weights in its products; one that gathers bf16 weights holds them in both compiles.
+    The gap applies to a step that casts fp32 weights in its products. A step that gathers bf16 weights has them in both
+    compiles.
     Source: ``DEVICE_WORKSPACE``; with the gap, six steps are within 1.5 % of the allocator's peak.
 
     Examples
@@ -86,8 +87,8 @@ class PlainMemory(StepMemory):
     def saved_activations(self) -> Floats:
         """Tensors that live from the forward to the backward pass [bytes per device].
 
-        They are each layer's input and the tensors kept by name; without rematerialisation everything that JAX's derivative
-        reads again, cast weights included.
+        They are each layer's input and the tensors kept by name. Without rematerialisation they are all tensors that JAX's
+        derivative reads again, including cast weights.
         """
         layout = self.layout
         model = layout.setting.model
@@ -98,7 +99,7 @@ class PlainMemory(StepMemory):
         return np.where(self._everything, model.layers * layer, super().saved_activations)
 
     def _outside(self) -> dict[str, dict[str, Floats]]:
-        """The loss's backward pass, and the update. Zeros for the layers' gradients are there early where layers run again."""
+        """Return the moments of the loss and the update; with rematerialisation the layers' gradients exist early as zeros."""
         layout = self.layout
         model = layout.setting.model
         head = layout.vocab_width * model.d_model

@@ -1,7 +1,7 @@
-"""Memory of a PyTorch trainer's step on one device: what autograd keeps, what the optimizer holds, the logits' copies.
+"""Memory of a PyTorch trainer's step on one device: autograd's saved tensors, the optimizer's state, the logits' copies.
 
-PyTorch frees a tensor when the last kernel that reads it is launched, so a step's peak is at one of four moments: when the
-last layer's activations and the logits' gradient are there; when one layer's feed-forward, or its attention, runs backward; or
+PyTorch frees a tensor when the last kernel that reads it is launched. A step's peak is therefore at one of four moments: when
+the last layer's activations and the logits' gradient exist; when one layer's feed-forward, or its attention, runs backward; or
 in the optimizer's update. The total is the allocator's peak of allocated bytes.
 """
 
@@ -19,55 +19,56 @@ from cost_models.memory.parts import PHASES
 from cost_models.memory.saved_tensors import kept_bytes
 from cost_models.parts.memory import STEP_MEMORY
 from cost_models.parts.part import keys
-from cost_models.schemes import SCHEME_LAWS
+from cost_models.schemes import SCHEME_COSTS
 from lcplan.strategy.remat import LAYER_IN
 
 FP32_BYTES = 4.0
 
 LOGIT_BYTES = 12.0
-"""Of one logit at once: its log-softmax, the gradient of the labels' terms and the gradient of all, fp32 each."""
+"""Bytes per logit at the peak: its log-softmax, the gradient of the labels' terms and the whole gradient, each in fp32."""
 
 FUSED_LOGIT_BYTES = 8.0
-"""Of one logit with a fused cross entropy that makes the gradient in place: bf16 logits, their fp32 copy, the bf16 gradient."""
+"""Bytes per logit with a fused cross entropy that computes the gradient in place: bf16 logits, their fp32 copy, the bf16
+gradient."""
 
 FEED_FORWARD_COTANGENTS = 2.0
-"""Of a feed-forward tensor's size, beside all that the layer kept: cotangents of the gate and of up, while the activated gate
-and their product are still there."""
+"""Buffers of a feed-forward tensor's size, in addition to the layer's kept tensors: cotangents of the gate and of up, while the
+activated gate and their product are still alive."""
 
 ATTENTION_COTANGENTS = 2.0
-"""Of the queries' and of the keys' and values' sizes: cotangents of attention's output, which is as large as the queries, and
-of its operands."""
+"""Buffers of the size of queries, keys and values: the cotangents of attention's operands, and of its output, which is as large
+as the queries."""
 
 HOPPER = 9
-"""First number of a Hopper's compute capability."""
+"""Major compute capability of Hopper."""
 
 WORKSPACE_BYTES = {"before": 2.0 * 4096 * 1024 + 8.0 * 16 * 1024, "hopper": 32.0 * 1024 * 1024}
 """Workspaces of cuBLAS in PyTorch: two of 4096 KiB and eight of 16; 32 MiB from Hopper on (docs.pytorch.org,
 CUBLAS_WORKSPACE_CONFIG in torch.backends.cuda; ATen/cuda/CublasHandlePool.cpp)."""
 
 RESERVED_OF_ALLOCATED = 1.06
-"""The allocator's pool over what is allocated in it: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM runs on
-B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
+"""The allocator's reserved bytes over its allocated bytes: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM
+runs on B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
 
 
 @dataclass(frozen=True)
 class TorchMemory:
     """Memory parts of a PyTorch step; columns of shape ``[n]`` in bytes per device.
 
-    Source: Korthikanti et al. (arXiv:2205.05198), section 4, for activations; PyTorch's autograd for what each operation
-    keeps.
+    Source: Korthikanti et al. (arXiv:2205.05198), section 4, for activations; PyTorch's autograd for the tensors that each
+    operation keeps.
     """
 
     layout: Layout
 
     @cached_property
     def _elements(self) -> Floats:
-        """Parameters on one device as weights are split."""
+        """Parameters on one device by the split of the weights."""
         return self.layout.setting.model.parameters / self.layout.state_shards
 
     @cached_property
     def params(self) -> Floats:
-        """fp32 weights, split as the optimizer's state, and a copy in the compute dtype where one exists [bytes per device]."""
+        """fp32 weights, split like the optimizer's state, and a copy in the compute dtype, if any [bytes per device]."""
         copy = self.layout.activation_bytes if self.layout.setting.program.compute_copy else 0.0
         return (FP32_BYTES / optimizer_shards(self.layout) + copy) * self._elements
 
@@ -97,14 +98,14 @@ class TorchMemory:
 
     @cached_property
     def _feed_forward(self) -> Floats:
-        """What autograd keeps of a feed-forward: gate, up, the activated gate (its sigmoid too, one operation at a time), their
+        """Tensors that autograd keeps of a feed-forward: gate, up, the activated gate (in eager mode its sigmoid too), their
         product."""
         eager, gated = self.layout.setting.program.elementwise == "eager", self.layout.setting.model.mlp == "gated"
         return self._token * self.layout.ff_width * ((4.0 if eager else 3.0) if gated else 2.0)
 
     @cached_property
     def layer_activations(self) -> Floats:
-        """Everything that autograd keeps of one layer [bytes per device].
+        """All tensors that autograd keeps of one layer [bytes per device].
 
         Inputs and outputs of both norms, query, key, value, attention's output and log-sum-exp, and the feed-forward's
         tensors; scores and weights too where attention is not fused.
@@ -118,7 +119,7 @@ class TorchMemory:
 
     @cached_property
     def _norms(self) -> Floats:
-        """Of queries' and keys' norms their inputs; of norms that are written out, the fp32 copies of what they take."""
+        """Inputs of the norms of queries and keys; for norms that are written out, also fp32 copies of all norms' inputs."""
         layout, program = self.layout, self.layout.setting.program
         heads = layout.tokens * (layout.query_width + layout.kv_width) * layout.setting.model.qk_norm
         inputs = layout.activation_bytes * heads
@@ -128,13 +129,13 @@ class TorchMemory:
 
     @cached_property
     def _scores(self) -> Floats:
-        """Softmax's output, the weights after dropout and its mask: 5 bytes a score, of a rank's queries with all keys."""
+        """Softmax's output, the weights after dropout, and its mask: 5 bytes per score of a rank's queries with all keys."""
         heads = self.layout.query_width / self.layout.setting.model.head_dim
         return 5.0 * self.layout.tokens * self.layout.setting.workload.seq_len * heads
 
     @cached_property
     def _saved(self) -> Floats:
-        """What one layer holds from the forward to the backward pass: everything, or its input and what is kept by name."""
+        """Bytes that one layer keeps for its backward pass: all tensors, or its input and the tensors kept by name."""
         layout = self.layout
         sizes = kept_bytes(layout) | {LAYER_IN: self._stream * (1.0 - self._away)}
         sizes["attention_out"] = self._stream * layout.saves("attention_out")
@@ -156,7 +157,7 @@ class TorchMemory:
 
     @cached_property
     def _again(self) -> Floats:
-        """What a layer's backward pass makes again before it begins."""
+        """Bytes that a layer's backward pass recomputes before it begins."""
         return np.maximum(self.layer_activations - self._saved, 0.0)
 
     @cached_property
@@ -165,7 +166,7 @@ class TorchMemory:
 
     @cached_property
     def _gathered_layer(self) -> Floats:
-        """Two layers' weights gathered: the one in hand and the next."""
+        """Gathered weights of two layers: the current and the next."""
         layout = self.layout
         return 2.0 * layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor * self._sharded
 
@@ -176,14 +177,14 @@ class TorchMemory:
 
     @property
     def _head_gradient(self) -> Floats:
-        """The head's gradient as its product makes it, before it is added, and as it is reduced where it is split."""
+        """The head's gradient as its product returns it, before it is added, and its reduction's buffer where it is split."""
         layout = self.layout
         made = layout.gather_bytes if layout.setting.program.gradient_sums == "apart" else 0.0
         return (made + layout.reduce_bytes * self._sharded) * self._table
 
     @property
     def _workspace(self) -> float:
-        """What cuBLAS has of the allocator, from the first product on."""
+        """Bytes that cuBLAS takes from the allocator, from the first product on."""
         gpu = self.layout.setting.hardware.device.gpu
         hopper = gpu is not None and gpu.compute_capability[0] >= HOPPER
         return WORKSPACE_BYTES["hopper" if hopper else "before"]
@@ -191,10 +192,10 @@ class TorchMemory:
     @cached_property
     def _ring(self) -> Floats:
         """Buffers of the keys, values and gradients that context ranks exchange, by scheme."""
-        return sum((law.torch_bytes(self.layout) for law in SCHEME_LAWS), np.zeros(len(self.layout.table)))
+        return sum((cost.torch_bytes(self.layout) for cost in SCHEME_COSTS), np.zeros(len(self.layout.table)))
 
     def phases(self) -> dict[str, dict[str, Floats]]:
-        """Bytes of each moment beyond the persistent state [bytes per device].
+        """Return the bytes of each moment without persistent state [bytes per device].
 
         The head's gradient exists in the dtype of its product before it is added, and in the dtype of its reduction where it
         is split.
@@ -224,7 +225,7 @@ class TorchMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Bytes by ``STEP_MEMORY``, their sum [bytes per device], and the index into ``PHASES`` of the binding moment."""
+        """Return bytes by ``STEP_MEMORY``, their sum [bytes per device], and the binding moment's index into ``PHASES``."""
         held = self.phases()
         zero = np.zeros(len(self.layout.table))
         sums = np.stack([reduce(np.add, sizes.values()) for sizes in held.values()])

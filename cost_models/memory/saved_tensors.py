@@ -1,4 +1,4 @@
-"""What one layer keeps for the backward pass by name (lcplan.strategy.remat), on the device or in the host's memory."""
+"""Named tensors (lcplan.strategy.remat) that one layer keeps for its backward pass, on the device or in the host's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FP32_BYTES = 4.0
 
 
 def kept_bytes(layout: Layout) -> dict[str, Floats]:
-    """Size of each tensor that one layer and microbatch keep, ``layer_in`` among them; 0 where the policy does not keep it.
+    """Return the size of each tensor that one layer keeps per microbatch, including ``layer_in``; 0 where it is not kept.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
 
     Notes
     -----
-    Source: lcplan/strategy/remat.py and docs/step.md for what each name is.
+    Source: lcplan/strategy/remat.py and docs/step.md define the names.
     """
     stream = layout.activation_bytes * layout.stream_tokens * layout.setting.model.d_model
     token = layout.activation_bytes * layout.tokens
@@ -52,9 +52,9 @@ def kept_bytes(layout: Layout) -> dict[str, Floats]:
 
 
 def _weights(layout: Layout, attended: Floats) -> Floats:
-    """The softmax's output; of fused attention the log-sum-exps that it is made again from.
+    """Return the size of the softmax's output, or of the log-sum-exps from which fused attention recomputes it.
 
-    Its keys are those of the whole sequence, however queries or heads are split: ``T/c`` queries of N heads, or T of N/c.
+    The keys are those of the whole sequence, whether queries or heads are split: ``T/c`` queries of N heads, or T of N/c.
     """
     model, program = layout.setting.model, layout.setting.program
     heads = layout.query_width / model.head_dim
@@ -64,7 +64,10 @@ def _weights(layout: Layout, attended: Floats) -> Floats:
 
 
 def _fed(layout: Layout) -> dict[str, Floats]:
-    """What the feed-forward names: of all tokens; or of the rows that came to a rank's experts, and of all for shared ones."""
+    """Return the size of the feed-forward's named tensors.
+
+    They cover all tokens; with experts, the rows that a rank's experts received, and all tokens for shared experts.
+    """
     if layout.setting.model.routed is None:
         wide = layout.activation_bytes * layout.tokens * layout.ff_width
         return {"gate": wide, "up": wide, "dispatched": np.zeros_like(wide)}
@@ -74,7 +77,7 @@ def _fed(layout: Layout) -> dict[str, Floats]:
 
 
 def on_device_bytes(layout: Layout) -> Floats:
-    """What a step's layers keep on the device: all that is kept but for what is offloaded.
+    """Return the size of the tensors that all layers keep on the device: those kept and not offloaded.
 
     Parameters
     ----------
@@ -88,20 +91,20 @@ def on_device_bytes(layout: Layout) -> Floats:
 
     Notes
     -----
-    Source: ``kept_bytes``; the remat policy or the setting's program says what is offloaded.
+    Source: ``kept_bytes``; the remat policy or the setting's program names the offloaded tensors.
     """
-    none = np.zeros(len(layout.table))
+    zero = np.zeros(len(layout.table))
     return reduce(
         np.add,
         [
-            _layers(part) * sum(kept_bytes(part).values(), start=none) - offloading_layers(part) * _away_bytes(part)
+            _layers(part) * sum(kept_bytes(part).values(), start=zero) - offloading_layers(part) * _away_bytes(part)
             for part in layout.parts
         ],
     )
 
 
 def host_bytes(layout: Layout) -> Floats:
-    """What a step's layers keep in the host's memory.
+    """Return the size of the tensors that all layers keep in the host's memory.
 
     Parameters
     ----------
@@ -115,7 +118,7 @@ def host_bytes(layout: Layout) -> Floats:
 
     Notes
     -----
-    What an executable's ``host_temp_bytes`` says. Source: ``kept_bytes``; docs/step.md, remat.
+    An executable reports it as ``host_temp_bytes``. Source: ``kept_bytes``; docs/step.md, remat.
     """
     return reduce(np.add, [offloading_layers(part) * _away_bytes(part) for part in layout.parts])
 
@@ -125,7 +128,7 @@ def _layers(part: Layout) -> int:
 
 
 def offloading_layers(part: Layout) -> Floats | float:
-    """Layers of one kind whose tensors wait in the host's memory, where the remat policy offloads any.
+    """Return the layers of one kind that offload their tensors, where the remat policy offloads any.
 
     ``sum over runs of n ceil(p r / 100)``: the first iterations of each run (``lcplan.strategy.remat.offloading_turns``).
 
@@ -141,7 +144,7 @@ def offloading_layers(part: Layout) -> Floats | float:
 
     Notes
     -----
-    Source: ``strategies.model.layer_loops`` splits the loops so; docs/step.md, remat.
+    Source: ``strategies.model.layer_loops`` splits the loops this way; docs/step.md, remat.
     """
     percent = part.table.offload_percent
     if (percent == OFFLOAD_PERCENT).all():
@@ -154,7 +157,7 @@ def offloading_layers(part: Layout) -> Floats | float:
 
 
 def host_is_full(layout: Layout) -> Bools:
-    """Where the host has no room for what remat offloads.
+    """Return whether the tensors that remat offloads exceed the host's memory.
 
     Parameters
     ----------
@@ -164,11 +167,11 @@ def host_is_full(layout: Layout) -> Bools:
     Returns
     -------
     ndarray of bool, shape [n]
-        Whether ``host_bytes`` [bytes] exceeds a device's share of its host's memory [bytes]; False where that is not known.
+        Whether ``host_bytes`` [bytes] exceeds a device's share of its host's memory [bytes]; False where that is unknown.
 
     Notes
     -----
-    Source: the hardware spec's ``host_memory_bytes``, each with its own.
+    Source: ``host_memory_bytes`` of the hardware spec, which gives its source.
     """
     share = layout.setting.hardware.device.host_memory_bytes
     if share is None or not layout.offloaded:
@@ -177,7 +180,7 @@ def host_is_full(layout: Layout) -> Bools:
 
 
 def _away_bytes(layout: Layout) -> Floats:
-    """What one layer and microbatch keep in the host's memory."""
+    """Return the bytes that one layer keeps in the host's memory per microbatch."""
     away = np.zeros(len(layout.table))
     if layout.offloaded:
         sizes = kept_bytes(layout)
@@ -187,9 +190,9 @@ def _away_bytes(layout: Layout) -> Floats:
 
 
 def offload_seconds(layout: Layout) -> Floats:
-    """Time to write what is offloaded to the host and to read it back.
+    """Return the time to write offloaded tensors to the host and to read them again.
 
-    ``2 b / B``, one way each.
+    ``2 b / B``: one transfer in each direction.
 
     Parameters
     ----------
@@ -199,7 +202,7 @@ def offload_seconds(layout: Layout) -> Floats:
     Returns
     -------
     ndarray, shape [n]
-        Transfers of one layer and microbatch [s]; 0 where nothing is offloaded or the host link is not known.
+        Transfers of one layer and microbatch [s]; 0 where nothing is offloaded or the host link is unknown.
 
     Notes
     -----

@@ -14,7 +14,7 @@ TIME: dict[str, Part] = {part.key: part for part in (*STEP_TIME, *ROLLOUT_TIME, 
 
 
 def memory_label(key: str) -> str:
-    """The label of a part of memory.
+    """Return the label of a part of memory.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def memory_label(key: str) -> str:
 
 
 def time_label(key: str) -> str:
-    """The label of a part of time.
+    """Return the label of a part of time.
 
     Parameters
     ----------

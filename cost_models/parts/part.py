@@ -8,10 +8,10 @@ from typing import Literal
 from lcplan.strategy import AxisName
 
 MemoryKind = Literal["state", "input", "gradients", "activations", "cache", "communication"]
-"""What the bytes hold: persistent state, the batch, gradients, activations, a KV cache, or operands of collectives."""
+"""Content of the bytes: persistent state, the batch, gradients, activations, a KV cache, or operands of collectives."""
 
 TimeKind = Literal["compute", "communication", "host"]
-"""What the step waits for: the device's own work, transfers between devices, or the host."""
+"""The cause of the time: the device's own work, transfers between devices, or the host."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Part:
     purposes: tuple[str, ...] = ()
 
     def of(self, prefix: str) -> Part:
-        """The same part of one half of an RL iteration: ``prefix`` is ``train`` or ``rollout``."""
+        """Return the same part of one half of an RL iteration: ``prefix`` is ``train`` or ``rollout``."""
         return replace(self, key=f"{prefix}_{self.key}", label=f"{prefix}: {self.label}")
 
 
 def keys(parts: tuple[Part, ...]) -> tuple[str, ...]:
-    """The keys of ``parts``, in their order.
+    """Return the keys of ``parts``, in their order.
 
     Parameters
     ----------

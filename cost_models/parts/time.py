@@ -120,7 +120,7 @@ ITERATION_TIME: tuple[Part, ...] = (
 
 
 def communication_seconds(time_s: dict[str, float]) -> dict[str, float]:
-    """The communication parts of one estimate.
+    """Return the communication parts of one estimate.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def communication_seconds(time_s: dict[str, float]) -> dict[str, float]:
 
 
 def part_with_purpose(purpose: str) -> Part:
-    """The time part of a train step that a collective belongs to.
+    """Return the time part of a train step that includes a collective.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""How fast a device computes and communicates: published and measured rates."""
+"""Rates at which a device computes and communicates, published or measured."""

@@ -22,14 +22,14 @@ _HALVES = {
 
 
 def calibrated(published: Rates, own: DeviceRates | None) -> Rates:
-    """``published`` with every rate that the machine's spec has.
+    """Return ``published`` with every rate of the machine's spec in its place.
 
     Parameters
     ----------
     published : Rates
         Rates of the kind of device [FLOP/s, bytes/s, s].
     own : DeviceRates or None
-        What was measured on this one [FLOP/s, bytes/s, s]; None: nothing.
+        Rates measured on this machine [FLOP/s, bytes/s, s]; None: no rates were measured.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def calibrated(published: Rates, own: DeviceRates | None) -> Rates:
 
     Notes
     -----
-    Source: the spec's figures, each with its own (``lcplan calibrate`` writes them).
+    Source: the spec's figures, which give their sources (``lcplan calibrate`` writes them).
     """
     if own is None:
         return published

@@ -1,4 +1,4 @@
-"""Rates: how fast a device really is, from published measurements where there are any, else a named share of its peak."""
+"""Achieved rates of a device, from published measurements where these exist, else a documented share of its peak."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["CollectiveRate", "Rate", "Rates", "power_cap_ratio", "rates_for", "r
 
 SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
-794.5 of the best shape found (stas00/ml-engineering, MAMF). Used where only a best shape was published."""
+794.5 of the best shape (stas00/ml-engineering, MAMF). Used where only a best shape was published."""
 
 GEMM_OF_PEAK = {"gpu": 691.0 / 989.0, "tpu": 827.5 / 918.0, "cpu": 1.0}
 """GEMM rate over datasheet peak where no rate was measured. GPU: the same H100 rows over 989 TFLOP/s. TPU: v6e's 8192^3
-product over its 918 (data/device_rates.json); a TPU's clock does not fall under load."""
+product over 918 TFLOP/s (data/device_rates.json); a TPU's clock does not fall under load."""
 
 IN_STEP = {"forward": 0.90, "backward": 1.0}
 """cuDNN attention inside an XLA program over cudnn-frontend's own benchmark at steady clocks, 16k tokens: own measurement on
@@ -33,7 +33,7 @@ ATTENTION_OF_PEAK = {"forward": 0.90 * 1666.0 / 2500.0, "backward": 1277.0 / 250
 """Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (data/device_rates.json), in a step."""
 
 HALF_TOKENS = {"forward": 500.0, "backward": 570.0}
-"""Mean key length at which a kernel reaches half its rate, where none was measured: GB200's."""
+"""Mean key length at which a kernel reaches half its rate, where this was not measured: the values of GB200."""
 
 HBM_OF_PEAK = 2628.9 / 3352.3
 """Achieved over nominal memory bandwidth: copy of 4 GiB on an H100 (own measurement, jax 0.11.2)."""
@@ -43,18 +43,18 @@ LINK_OF_PEAK = 300.0 / 450.0
 (NVIDIA aiconfigurator nccl-tests sweeps)."""
 
 POWER_EXPONENT = 2.0 / 3.0
-"""Clock over power of a device at its power limit: dynamic power goes with the clock times the square of the voltage, so 1
-where the voltage cannot follow, 1/3 where it does; midway between."""
+"""Exponent of clock over power at a device's power limit. Dynamic power is proportional to the clock times the square of the
+voltage: 1 where the voltage is fixed, 1/3 where it follows the clock. This value is midway."""
 
 PERMUTE_OF_LINK = 672.0 / 900.0
-"""Achieved over nominal one-way bandwidth for a collective-permute: GB200, 64 and 72 devices, 16 MiB a device and more
+"""Achieved over nominal one-way bandwidth for a collective-permute: GB200, 64 and 72 devices, at least 16 MiB per device
 (XLA's default_collective_perf_table)."""
 
 PERMUTE_LATENCY_S = 12e-6
-"""A collective-permute of 0.25-2 MiB on GB200, 64 devices (XLA's default_collective_perf_table): flat at 6-13 us."""
+"""Time of a collective-permute of 0.25-2 MiB on GB200, 64 devices (XLA's default_collective_perf_table): flat at 6-13 us."""
 
 KERNEL_FLOOR_S = 3e-6
-"""The least time of one kernel: smallest RMSNorm kernels on GB200 and H200 (cudnn-frontend, benchmark/norms/results)."""
+"""Least time of one kernel: smallest RMSNorm kernels on GB200 and H200 (cudnn-frontend, benchmark/norms/results)."""
 
 
 @lru_cache(maxsize=1)
@@ -65,14 +65,14 @@ def _published() -> dict[str, dict[str, Any]]:
 
 
 def _entry(hardware: HardwareSpec) -> dict[str, Any]:
-    """The published rates of the device: the longest known name that stands as a word in the device's name."""
+    """Return the published rates of the device with the longest known name that is a word of this device's name."""
     name = f"{hardware.device.name} {hardware.device.gpu.description if hardware.device.gpu else ''}"
     known = [key for key in _published() if re.search(rf"(?<![A-Za-z0-9]){re.escape(key)}(?![0-9])", name, re.IGNORECASE)]
     return _published()[max(known, key=len)] if known else {}
 
 
 def rates_of(hardware: HardwareSpec) -> Rates:
-    """Rates of a machine's device: the spec's own, else those of ``data/device_rates.json``, else a share of the datasheet.
+    """Return a device's rates: those of its spec, else of ``data/device_rates.json``, else a share of the datasheet.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
 
     Notes
     -----
-    Source: data/device_rates.json and this module's constants, each with its own.
+    Source: data/device_rates.json and this module's constants, which give their sources.
     """
     entry = _entry(hardware)
     attention = entry.get("attention", {})
@@ -106,7 +106,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
 
 
 def power_cap_ratio(hardware: HardwareSpec, measured_at_w: float) -> float:
-    """What a device whose power is capped keeps of a compute rate.
+    """Return the compute rate of a power-capped device as a share of its uncapped rate.
 
     ``(P / P0)^a`` below P0, else 1.
 
@@ -115,7 +115,7 @@ def power_cap_ratio(hardware: HardwareSpec, measured_at_w: float) -> float:
     hardware : HardwareSpec
         Machine; its device's ``power_w`` is P.
     measured_at_w : float
-        P0, power at which the rate was measured [W]; 0 where that is not known.
+        P0, power at which the rate was measured [W]; 0 where that is unknown.
 
     Returns
     -------
@@ -141,15 +141,15 @@ def _scaled(rate: Rate, share: float) -> Rate:
 
 
 TRITON_OF_FLASH2 = 1.0 / 1.8
-"""FlashAttention in Triton over FlashAttention-2, which Dao (arXiv:2307.08691, section 4.1) measured 1.3-2.5 times faster on an
-A100: the geometric mean."""
+"""Rate of FlashAttention in Triton over FlashAttention-2, which Dao (arXiv:2307.08691, section 4.1) measured 1.3-2.5 times
+faster on an A100: the geometric mean."""
 
 OLDER_KERNELS = {"flash2": "attention-flash2", "triton": "attention-flash2", "cudnn-2025": "attention-cudnn-2025"}
-"""Where data/device_rates.json has the kernels that programs name by their vintage."""
+"""Entries of data/device_rates.json for the older kernels that programs name."""
 
 
 def rates_for(setting: Setting) -> Rates:
-    """``rates_of`` the setting's hardware, with the attention kernel of the setting's program.
+    """Return ``rates_of`` the setting's hardware, with the attention kernel of the setting's program.
 
     Parameters
     ----------
@@ -163,8 +163,8 @@ def rates_for(setting: Setting) -> Rates:
 
     Notes
     -----
-    Source: data/device_rates.json, ``attention-flash2`` and its like; ``TRITON_OF_FLASH2``. A device without an entry for the
-    older kernel is priced with its best one.
+    Source: data/device_rates.json, entries such as ``attention-flash2``; ``TRITON_OF_FLASH2``. A device without an entry for
+    the older kernel is priced with its best kernel.
     """
     rates, kind = rates_of(setting.hardware), setting.program.attention
     if kind not in OLDER_KERNELS:
@@ -212,7 +212,7 @@ def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
 
 
 def _share(figure: Figure, share: float, *, what: str) -> Rate:
-    """A spec's figure as it stands where it was measured, else ``share`` of the datasheet's."""
+    """Return a spec's figure unchanged if it was measured, else ``share`` of the datasheet's figure."""
     if figure.kind == "measured":
         return Rate(figure.value, True, figure.source)
     return Rate(figure.value * share, False, f"{share:.2f} of the datasheet's {what}")

@@ -1,4 +1,4 @@
-"""Rate: one achieved figure of a device, with its basis; Rates: all that the laws of time ask a device for."""
+"""Rate: one achieved figure of a device, with its basis; Rates: all rates of a device that the time model reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rate:
-    """A figure with whether it was measured on this kind of device, and where it comes from."""
+    """A figure, its source, and whether it was measured on this kind of device."""
 
     value: float
     measured: bool
@@ -29,7 +29,7 @@ class CollectiveRate:
 class Rates:
     """Achieved rates of one device in FLOP/s and bytes/s, and half lengths in tokens.
 
-    Source: ``cost_models.rates.published`` and ``cost_models.rates.calibrated``; each rate names its own.
+    Source: ``cost_models.rates.published`` and ``cost_models.rates.calibrated``; each rate names its source.
     """
 
     gemm: Rate
@@ -39,16 +39,16 @@ class Rates:
     backward_half_tokens: float
     hbm: Rate
     matrix_unit: float
-    """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 do."""
+    """Rows and columns of the device's matrix unit that a head must fill; 0 where heads of 64 fill it."""
     exponential_share: float
-    """Cycles of a score's exponential over those of its products with heads of 128."""
+    """Cycles of a score's exponential over the cycles of its products with heads of 128."""
     collectives: dict[str, CollectiveRate]
     attention_kernel: str | None = None
-    """The chunk kernel that attention's rates were measured with; None: a fused one."""
+    """The chunk kernel with which attention's rates were measured; None: a fused kernel."""
 
     @property
     def basis(self) -> dict[str, str]:
-        """For each rate ``measured`` or ``fallback``, and its source."""
+        """``measured`` or ``fallback``, and the source, for each rate."""
         named: dict[str, Rate | CollectiveRate] = {
             "gemm": self.gemm,
             "attention_forward": self.attention_forward,

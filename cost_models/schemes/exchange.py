@@ -1,4 +1,4 @@
-"""Exchange of heads: neighbouring context ranks trade parts of the sequence for parts of the heads, and back."""
+"""Exchange of heads: neighbouring context ranks exchange a split of the sequence for a split of the heads, and the reverse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Layout
-from cost_models.schemes.interface import CONTEXT, SchemeLaw
+from cost_models.schemes.interface import CONTEXT, SchemeCost
 from lcplan.strategy import SchemeFacts
 
 
@@ -15,14 +15,14 @@ def _exchanges(facts: SchemeFacts) -> bool:
 
 
 def exchange_terms(layout: Layout) -> list[Term]:
-    """Forward query, key-value, output; backward these again, then the output's cotangent and the gradients.
+    """Return the all-to-alls of query, key-value and output, which backward repeats, and of cotangent and gradients.
 
-    Where the ranks that exchange outnumber the device's KV heads, each head goes to several.
+    Where the ranks of an exchange outnumber the device's KV heads, each head goes to several ranks.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; layers that are alike.
+        Candidates, with layers of one kind.
 
     Returns
     -------
@@ -42,4 +42,4 @@ def exchange_terms(layout: Layout) -> list[Term]:
     ]
 
 
-EXCHANGE = SchemeLaw("exchange", _exchanges, exchange_terms)
+EXCHANGE = SchemeCost("exchange", _exchanges, exchange_terms)

@@ -1,4 +1,4 @@
-"""All-gather: every rank gathers the keys and values of all, and their gradients are summed and scattered back."""
+"""All-gather: every rank gathers the keys and values of all ranks; a reduce-scatter sums their gradients."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats, Layout
-from cost_models.schemes.interface import CONTEXT, SchemeLaw
+from cost_models.schemes.interface import CONTEXT, SchemeCost
 
 FP32_BYTES = 4.0
 
 
 def gather_terms(layout: Layout) -> list[Term]:
-    """One gather forward, one backward, and one reduce-scatter of fp32 gradients.
+    """Return one gather forward, one backward, and one reduce-scatter of fp32 gradients.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; layers that are alike.
+        Candidates, with layers of one kind.
 
     Returns
     -------
@@ -39,15 +39,15 @@ def gather_terms(layout: Layout) -> list[Term]:
 
 
 def _backward(layout: Layout) -> Floats:
-    """Every rank's chunk and its fp32 gradients."""
+    """Return the buffers for every rank's chunk and its fp32 gradients."""
     fp32 = FP32_BYTES / layout.held_bytes
     return np.where(layout.gathers, (1.0 + fp32) * layout.context + 1.0, 0.0)
 
 
 def _torch(layout: Layout) -> Floats:
-    """Keys and values of the whole sequence and their gradients, before these are summed."""
+    """Return the size of the whole sequence's keys and values and of their unreduced gradients."""
     pair = 2.0 * layout.tokens * layout.kv_width
     return np.where(layout.gathers, 2.0 * layout.activation_bytes * layout.context * pair, 0.0)
 
 
-GATHER = SchemeLaw("gather", lambda facts: facts.gathers, gather_terms, pairs_backward=_backward, torch_bytes=_torch)
+GATHER = SchemeCost("gather", lambda facts: facts.gathers, gather_terms, pairs_backward=_backward, torch_bytes=_torch)

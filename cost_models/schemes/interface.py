@@ -1,4 +1,4 @@
-"""SchemeLaw: the parts of the cost model that one way of moving keys and values over the context axis decides."""
+"""SchemeCost: the cost of one way of moving keys and values over the context axis."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lcplan.strategy import AxisName, SchemeFacts
 CONTEXT: tuple[AxisName, ...] = ("context",)
 
 Column = Callable[[Layout], Floats]
-"""A law of the candidates: shape ``[n]``, 0 in rows that the law does not apply to."""
+"""A cost of the candidates: shape ``[n]``, 0 in rows to which it does not apply."""
 
 
 def nothing(layout: Layout) -> Floats:
-    """Count 0 in every row.
+    """Return 0 for every row.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ def nothing(layout: Layout) -> Floats:
 
     Notes
     -----
-    Source: a law without buffers of its own.
+    Source: a scheme without buffers of its own.
     """
     return np.zeros(len(layout.table))
 
 
 @dataclass(frozen=True)
-class SchemeLaw:
+class SchemeCost:
     """Cost of one way of moving keys and values, for the schemes whose facts satisfy ``applies``.
 
     Source: docs/step.md, schemes.
@@ -49,9 +49,9 @@ class SchemeLaw:
     terms: Callable[[Layout], list[Term]]
     """Collectives of a step over the context axis."""
     pairs_at_rest: Column = nothing
-    """Chunks of keys and values held outside of attention's backward pass, beyond the rank's own [chunks]."""
+    """Chunks of keys and values held outside attention's backward pass, in addition to the rank's own [chunks]."""
     pairs_backward: Column = nothing
-    """Chunks of keys and values, and of their gradients, held while the kernel runs backward, beyond its operands and results
-    [chunks in the dtype that the device holds]."""
+    """Chunks of keys and values, and of their gradients, held while the kernel runs backward, in addition to its operands and
+    results [chunks in the dtype that the device holds]."""
     torch_bytes: Column = nothing
     """Buffers of a PyTorch program's attention [bytes]."""

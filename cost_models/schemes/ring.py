@@ -6,23 +6,22 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Bools, Floats, Layout
-from cost_models.schemes.interface import CONTEXT, SchemeLaw
+from cost_models.schemes.interface import CONTEXT, SchemeCost
 
 FP32_BYTES = 4.0
 
 
 def ring_terms(layout: Layout) -> list[Term]:
-    """Hops of keys and values, forward and backward, and of their gradients.
+    """Return the hops of keys and values, forward and backward, and of their gradients.
 
-    A ring makes ``c - 1`` hops forward. The backward pass starts from the first hop's chunk, which it makes again, and goes
-    on from there; where attention itself is recomputed, its hops come on top, but for that first one. Gradients travel in
-    fp32 while they are sums, and once more, complete, in the activations' dtype; so does the one share that a ring of two
-    passes on. Of two directions each carries half.
+    A ring makes ``c - 1`` hops forward. The backward pass repeats the first hop and continues from its chunk; where attention
+    is recomputed, the other hops are repeated too. Partial sums of gradients travel in fp32; complete gradients make one more
+    hop in the activations' dtype, and so does the only share that a ring of two passes. With two directions each carries half.
 
     Parameters
     ----------
     layout : Layout
-        Candidates; layers that are alike.
+        Candidates, with layers of one kind.
 
     Returns
     -------
@@ -48,9 +47,9 @@ def ring_terms(layout: Layout) -> list[Term]:
 
 
 def contiguous_ring(layout: Layout) -> Bools:
-    """Rows whose later ring steps are full chunks for the slowest rank, since ranks hold contiguous chunks.
+    """Return the rows in which ranks hold contiguous chunks, so that the slowest rank's later ring steps are full chunks.
 
-    Some programs have a contiguous ring behind the exchange of heads too (``Program.ring_chunks``).
+    In some programs the ring between groups that exchange heads is contiguous too (``Program.ring_chunks``).
 
     Parameters
     ----------
@@ -66,25 +65,25 @@ def contiguous_ring(layout: Layout) -> Bools:
     -----
     Source: Brandon et al., Striped Attention (arXiv:2311.09431), section 3.
     """
-    behind_exchange = layout.setting.program.ring_chunks == "contiguous"
-    return layout.scheme_has(lambda facts: facts.rings and (not facts.balanced or (facts.groups and behind_exchange)))
+    between_groups = layout.setting.program.ring_chunks == "contiguous"
+    return layout.scheme_has(lambda facts: facts.rings and (not facts.balanced or (facts.groups and between_groups)))
 
 
 def _at_rest(layout: Layout) -> Floats:
-    """A ring has made its first hop."""
+    """Return one chunk, since a ring has made its first hop."""
     return np.where(layout.rings, 1.0, 0.0)
 
 
 def _backward(layout: Layout) -> Floats:
-    """A chunk in flight, a copy, and the fp32 gradients that travel with it."""
+    """Return the buffers for a chunk in flight, a copy, and the fp32 gradients that travel with it."""
     return np.where(layout.rings, 2.0 + FP32_BYTES / layout.held_bytes, 0.0)
 
 
 def _torch(layout: Layout) -> Floats:
-    """Keys and values in hand and in flight, their fp32 gradients likewise, and the queries'."""
+    """Return the size of keys and values, current and in flight, of their fp32 gradients, and of the queries' gradients."""
     pair = 2.0 * layout.tokens * layout.kv_width
     held = 2.0 * (layout.activation_bytes + FP32_BYTES) * pair + FP32_BYTES * layout.tokens * layout.query_width
     return np.where(layout.rings, held, 0.0)
 
 
-RING = SchemeLaw("ring", lambda facts: facts.rings, ring_terms, _at_rest, _backward, _torch)
+RING = SchemeCost("ring", lambda facts: facts.rings, ring_terms, _at_rest, _backward, _torch)

@@ -1,1 +1,1 @@
-"""Time of a step, and of single layers and products, by part."""
+"""Time of a step, of a single layer and of a single product, by part."""

@@ -1,4 +1,4 @@
-"""One layer's attention alone, forward and backward, with the communication of its scheme: what CP benchmarks time."""
+"""Attention of one layer, forward and backward, with its scheme's communication, as context-parallel benchmarks time it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from cost_models.rates.published import rates_for
 
 
 def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
-    """Time of a step's attention where nothing is recomputed and nothing else runs.
+    """Return the time of a step's attention without recomputation and without other work.
 
-    Kernels and merges of the slowest rank, the part of each ring hop that its kernel does not hide, and other schemes' gathers
-    and all-to-alls in full; at least what an eager host takes to launch it all.
+    It consists of kernels and merges of the slowest rank, the part of each ring hop that its kernel does not hide, and the
+    gathers and all-to-alls of other schemes in full. It is at least the time that an eager host takes for the launches.
 
     Parameters
     ----------
     setting : Setting
-        Model (all of its layers count), machine and workload.
+        Model (all its layers count), machine and workload.
     table : StrategyTable
         Candidates; the remat policy is not read.
 
@@ -60,7 +60,7 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
 
 
 def _shares(purpose: str) -> tuple[float, float]:
-    """Parts of a term's calls in the forward and in the backward pass; all-to-alls and halos as docs/step.md counts them."""
+    """Return the shares of a term's calls in the forward and in the backward pass, as docs/step.md counts them."""
     return (1 / 3, 2 / 3) if purpose.startswith(("ulysses", "kv-halo")) else (1 / 2, 1 / 2)
 
 

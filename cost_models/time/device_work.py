@@ -1,4 +1,4 @@
-"""What a device does itself in one step: products, attention, memory-bound operations, loss, optimizer, repetition."""
+"""A device's own work in one step: products, attention, memory-bound operations, loss, optimizer, repetition."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from cost_models.memory.saved_tensors import on_device_bytes
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
 
 FORWARD_STREAM_PASSES = 9.0
-"""Reads and writes of the residual stream in one layer's forward pass: norm r w, residual and norm r r w w, residual r r w."""
+"""Reads (r) and writes (w) of the residual stream in a layer's forward pass: norm r w, residual and norm r r w w, residual
+r r w."""
 
 BACKWARD_STREAM_PASSES = 15.0
-"""The same of its backward pass: each norm reads input, cotangent and residual cotangent and writes one (x2 for the two
-norms), cotangent sums r r w; counted from docs/step.md's layer."""
+"""Reads and writes of the residual stream in a layer's backward pass: each of two norms reads input, cotangent and residual
+cotangent and writes one; cotangent sums r r w; counted from docs/step.md's layer."""
 
 STACK_PASSES = 4.0
-"""Reads and writes of a tensor that is kept for the backward pass, each way r w: XLA's executables for a host have a slice's
-update and a slice of their own for every one (llama-tiny, 8 devices, jax 0.10.1). Elsewhere the same would be a few thousandths
-of the README's step, and is left out."""
+"""Reads and writes of a tensor that is kept for the backward pass: XLA's CPU executables have a separate slice update and slice
+for each, r w both (llama-tiny, 8 devices, jax 0.10.1). On other devices they would take a few thousandths of the README's step
+and are ignored."""
 
 POST_NORM_PASSES = {"forward": 4.0, "backward": 6.0}
-"""The same of two norms of what a layer adds to the stream: forward r w, backward input and cotangent read and one written."""
+"""Reads and writes of the two norms of a layer's additions to the stream: forward r w each; backward each reads input and
+cotangent and writes one."""
 
 EAGER_OF_FUSED = 3.5
-"""Traffic of element-wise operations one by one over that of fused ones, counted for a Llama layer's forward pass: 38 bytes an
-element for each norm (cast to fp32, square, mean, scale, cast, weight) where a fused one moves 4, 24 for each rotation, 10 for
-the gate, 6 for each residual sum: 153 bytes an element of the stream against 44."""
+"""Traffic of separate element-wise operations over that of fused ones, counted for a Llama layer's forward pass: 38 bytes per
+element for each norm (cast to fp32, square, mean, scale, cast, weight) where a fused norm moves 4, 24 for each rotation, 10 for
+the gate, 6 for each residual sum; in total 153 bytes per element of the stream against 44."""
 
 FORWARD_KERNELS = 10.0
 """Memory-bound kernels of a layer's forward pass after fusion: two norms, two residuals, RoPE of query and key, gate, casts of
@@ -64,12 +66,12 @@ class StepWork:
 
     @cached_property
     def _share(self) -> Floats | float:
-        """Slow-down of one device: a host's devices share its cores, and its spec gives each an equal part of them."""
+        """Slow-down of one device: a CPU's devices share its cores, and its spec gives each an equal share of them."""
         hardware = self.layout.setting.hardware
         return self.layout.devices / hardware.domain_size if hardware.kind == "cpu" else 1.0
 
     def _gemm(self, parameters: Floats | float, products: float) -> Floats:
-        """``products`` products of one microbatch's tokens with matrices of ``parameters`` elements (whole width)."""
+        """Return the time of ``products`` products of one microbatch's tokens with ``parameters`` elements (whole width)."""
         layout = self.layout
         local = parameters / layout.tensor
         flop = products * 2.0 * layout.tokens * local
@@ -110,7 +112,7 @@ class StepWork:
         return self._gemm(dense + self._router, 1.0) + self._expert_products(fed) + masks * self._share
 
     def _products(self, times: float) -> Floats:
-        """Products of one layer and microbatch, forward (1) or backward (2)."""
+        """Return the time of one layer's and microbatch's products, forward (1) or backward (2)."""
         model = self.layout.setting.model
         if model.routed is None:
             return self._gemm(float(model.layer_matrix_parameters), times)
@@ -120,7 +122,7 @@ class StepWork:
 
     @property
     def _router(self) -> Floats:
-        """Elements of the router, which every tensor rank multiplies whole, as ``_gemm`` counts them."""
+        """Elements of the router in the count of ``_gemm``: every tensor rank multiplies all of them."""
         return self.layout.setting.model.router_parameters * self.layout.tensor
 
     def _expert_products(self, products: Floats | float, *, sums: float = 0.0) -> Floats:
@@ -141,7 +143,7 @@ class StepWork:
         return RingSteps(steps.first_s * self._share, steps.later_s * self._share, steps.later)
 
     def _layer_memory(self, stream_passes: float, width_passes: float, *, which: str) -> Floats:
-        """Memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward widths."""
+        """Return the memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward."""
         layout = self.layout
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
         stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
@@ -172,7 +174,7 @@ class StepWork:
 
     @property
     def layer_backward(self) -> Floats:
-        """Backward pass of one layer and microbatch with the work that it repeats first, without collectives [s]."""
+        """Backward pass of one layer and microbatch including repeated forward work, without collectives [s]."""
         again = self.layer_again_gemm + self.forward_attention.total_s * recomputes_attention(self.layout)
         repeated = np.where(self.repeats, again + self.layer_forward_memory, 0.0)
         return repeated + self.layer_backward_gemm + self.backward_attention.total_s + self._layer_backward_memory
@@ -189,12 +191,12 @@ class StepWork:
 
     @cached_property
     def hbm(self) -> Floats:
-        """Norms, rotations, residual sums, gates and merges; on a host also copies of kept tensors [s per step]."""
+        """Norms, rotations, residual sums, gates and merges; on CPU also copies of kept tensors [s per step]."""
         return self.passes * (self.layer_forward_memory + self._layer_backward_memory) + self._stacking
 
     @cached_property
     def _stacking(self) -> Floats:
-        """What a host's loop over layers keeps of each is copied into an array of all layers, and out of it again."""
+        """Time in which a CPU's loop over layers copies kept tensors into an array of all layers, and out of it."""
         layout = self.layout
         if layout.setting.hardware.kind != "cpu":
             return np.zeros(len(layout.table))

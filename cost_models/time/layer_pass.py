@@ -1,4 +1,4 @@
-"""One whole layer alone, forward and backward: what papers on recomputation time."""
+"""One whole layer, forward and backward, as papers on recomputation time it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from cost_models.time.step import StepTime
 
 
 def layer_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
-    """Time of one layer on one microbatch: products, attention, memory-bound operations, communication over tensor.
+    """Return the time of one layer on one microbatch: products, attention, memory-bound operations, tensor communication.
 
-    The backward pass has what is repeated first. Of the residual stream's gathers and scatters two of each are forward, and
-    in what is repeated, the rest is backward. Where products hide them, their kernels take multiprocessors from these.
+    The backward pass includes repeated forward work. Two gathers and two scatters of the residual stream are in the forward
+    pass and in its repetition, the others in the backward pass. Where products hide them, their kernels take multiprocessors
+    from the products.
 
     Parameters
     ----------
     setting : Setting
-        Model (one layer of it counts), machine and workload.
+        Model (one of its layers counts), machine and workload.
     table : StrategyTable
         Candidates.
 

@@ -1,4 +1,4 @@
-"""One product over tensor, or a feed-forward's two, alone and forward: what texts on collective matmul time."""
+"""One product over tensor, or a feed-forward's two, in the forward pass, as texts on collective matmul time them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from lcplan.spec.collective import Op
 
 
 def product_pass_seconds(setting: Setting, table: StrategyTable, *, feed_forward: bool) -> Floats:
-    """Time of the feed-forward's product in, with its gather over tensor, or of both products, with the scatter too.
+    """Return the time of the feed-forward's up projection with its gather over tensor, or of both projections.
+
+    The down projection is followed by a scatter over tensor.
 
     Parameters
     ----------
     setting : Setting
-        Model (one layer of it counts), machine and workload.
+        Model (one of its layers counts), machine and workload.
     table : StrategyTable
-        Candidates; ``collective_matmul`` says whether rows travel beside the product or before it.
+        Candidates; with ``collective_matmul`` rows travel during the product, else before it.
     feed_forward : bool
-        Both products, or the one in.
+        Whether to count both projections, or only the up projection.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Time of one step by part: the device's own work on the slowest rank, plus the communication that nothing hides."""
+"""Time of one step by part: the device's own work on the slowest rank, plus exposed communication."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from cost_models.time.device_work import StepWork
 class StepTime(StepWork):
     """Time parts of each candidate; columns of shape ``[n]`` in seconds per step.
 
-    Except for ``parts``, all properties take layers to be alike.
+    Except for ``parts``, all properties assume layers of one kind.
 
-    Source: docs/step.md; ``cost_models.collectives`` for the collectives and what hides them.
+    Source: docs/step.md; ``cost_models.collectives`` for the collectives and their overlap.
     """
 
     shared: Network | None = None
-    """The table's network, where somebody has priced it; made here otherwise."""
+    """The table's network, if it already exists; otherwise it is created here."""
 
     @cached_property
     def terms_with_seconds(self) -> list[tuple[Term, Floats]]:
-        """Collectives that some row has, with the time of one call [s]."""
+        """Collectives of at least one row, with the time of one call [s]."""
         return [(term, self._network.seconds(term)) for term in terms_of(self.layout) if term.used.any()]
 
     @cached_property
@@ -52,7 +52,7 @@ class StepTime(StepWork):
 
     @cached_property
     def _by_purpose(self) -> dict[str, Floats]:
-        """All of a step's time in the collectives of each purpose, nothing hidden."""
+        """A step's time in the collectives of each purpose, including hidden time."""
         totals: dict[str, Floats] = {}
         for term, seconds in self.terms_with_seconds:
             spent = term.calls * seconds
@@ -60,12 +60,12 @@ class StepTime(StepWork):
         return totals
 
     @property
-    def _beside(self) -> float:
-        """1 where a collective runs beside a device's own work; 0 where it takes the cores that the work needs."""
+    def _overlaps(self) -> float:
+        """1 where a collective overlaps a device's own work; 0 where it takes the cores that the work needs."""
         return 0.0 if shares_cores(self.layout.setting.hardware) else 1.0
 
     def _of(self, *purposes: str) -> Floats:
-        """The sum of ``_by_purpose`` over these."""
+        """Return the sum of ``_by_purpose`` over these purposes."""
         found = [self._by_purpose[name] for name in purposes if name in self._by_purpose]
         return sum(found[1:], start=found[0]) if found else np.zeros(len(self.layout.table))
 
@@ -73,17 +73,18 @@ class StepTime(StepWork):
     def comm_fsdp(self) -> Floats:
         """Exposed time of the weights' collectives [s per step].
 
-        A layer's products hide its weights' gathers and scatters, except for the first matrix. Tables are exposed in full.
+        A layer's products hide its weights' gathers and scatters, except for the first matrix. The collectives of embedding
+        and head are exposed in full.
         """
         model = self.layout.setting.model
         gathered = model.layer_matrix_parameters if model.routed is None else model.attention_matrix_parameters
         first = model.attention_products["query"] / gathered
         total = self._of("tables")
         forward = self.layer_forward_gemm + self.layer_forward_memory
-        windows = {"prefetch": self._beside * forward, "behind-backward": self._beside * self.layer_backward_gemm}
+        windows = {"prefetch": self._overlaps * forward, "behind-backward": self._overlaps * self.layer_backward_gemm}
         for term, seconds in self.terms_with_seconds:
             if term.purpose in WEIGHTS:
-                # Experts' matrices come after attention's: none of them is the first, and each hides behind what is left.
+                # Experts' matrices come after attention's: they have no first matrix, and overlap the remaining work.
                 own = first if term.purpose in WEIGHTS[:3] else 0.0
                 exposed = own * seconds + np.maximum((1 - own) * seconds - windows.get(term.schedule, 0.0), 0.0)
                 total = total + term.calls * exposed
@@ -96,7 +97,7 @@ class StepTime(StepWork):
         """Exposed time of the collectives over tensor [s per step].
 
         Gathers and scatters of the residual stream and the loss's collectives precede and follow products, so they are
-        exposed. A program that runs them during products exposes the rest, and the first and last chunk of each.
+        exposed. A program that runs them during products exposes the remainder, and the first and last chunk of each.
         """
         if self.layout.setting.program.stream == "exposed":
             return self._of("loss", "loss-maximum", "loss-sums", "stream") + self.ring_matmul
@@ -104,7 +105,7 @@ class StepTime(StepWork):
 
     @cached_property
     def ring_matmul(self) -> Floats:
-        """Time of collective matmuls beyond their products [s per step]."""
+        """Extra time of collective matmuls over their products [s per step]."""
         rows = self.layout.ring_matmuls
         for term, hop in self.terms_with_seconds:
             if term.purpose == STREAM_RING:
@@ -114,7 +115,7 @@ class StepTime(StepWork):
 
     @cached_property
     def _stream_calls(self) -> tuple[Floats, Floats]:
-        """Seconds of the stream's collectives in the forward pass, repeated ones included, and in the backward pass."""
+        """Seconds of the stream's collectives in the forward pass, including repetitions, and in the backward pass."""
         total = self._of("stream")
         first = np.zeros_like(total)
         for term, seconds in self.terms_with_seconds:
@@ -154,8 +155,8 @@ class StepTime(StepWork):
     def comm_context(self) -> Floats:
         """Exposed time of the collectives over context [s per step].
 
-        A ring hop is exposed beyond the attention kernel that runs meanwhile. Halos, gathers, all-to-alls and document ids are
-        exposed in full.
+        A ring hop is exposed as far as it outlasts the concurrent attention kernel. Halos, gathers, all-to-alls and document
+        ids are exposed in full.
         """
         total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
         for term, hop in self.terms_with_seconds:
@@ -163,29 +164,29 @@ class StepTime(StepWork):
                 total = total + self._hops(term, hop)
             elif term.purpose == "kv-gradients":
                 permute = term.op == "collective-permute"
-                beside, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
-                total = total + calls * exposed_hop_seconds(self._beside * beside + np.zeros_like(hop), hop)
+                kernel, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
+                total = total + calls * exposed_hop_seconds(self._overlaps * kernel + np.zeros_like(hop), hop)
             if term.purpose in {"kv-ring", "kv-gradients"} and term.op == "collective-permute":
                 total = total + self._unhidden(term, hop)
         return total
 
     def _steps(self, term: Term) -> Floats:
-        """Ring steps that run during a call of ``term``; two directions make their calls at once."""
+        """Return the ring steps that run during the calls of ``term``; two directions make their calls at the same time."""
         return term.calls / self.layout.directions
 
     def _unhidden(self, term: Term, hop: Floats) -> Floats | float:
-        """The second direction's messages, but on a torus: XLA for GPU has one permute under way at a time (docs/step.md)."""
+        """Return the time of the second direction's messages, as XLA for GPU runs one permute at a time; 0 on a torus."""
         return 0.0 if self.layout.setting.hardware.torus is not None else (term.calls - self._steps(term)) * hop
 
     @cached_property
     def comm_expert(self) -> Floats:
-        """Dispatch and combine, which precede and follow the products that need them, so they are exposed [s per step]."""
+        """Dispatch and combine, which are exposed since they precede and follow the experts' products [s per step]."""
         return self._of(*EXPERT_ROWS)
 
     def _hops(self, term: Term, hop: Floats) -> Floats:
         hops = self.passes * self.forward_attention.later * (term.calls > 0)  # other schemes have later steps without hops
-        backward = hops * exposed_hop_seconds(self._beside * self.backward_attention.later_s, hop)
-        forward = exposed_hop_seconds(self._beside * self.forward_attention.later_s, hop)
+        backward = hops * exposed_hop_seconds(self._overlaps * self.backward_attention.later_s, hop)
+        forward = exposed_hop_seconds(self._overlaps * self.forward_attention.later_s, hop)
         return (self._steps(term) - hops) * forward + backward
 
     @cached_property
@@ -197,7 +198,7 @@ class StepTime(StepWork):
     def gradients(self) -> Floats:
         """Exposed part of the gradients' reduction over the axes that replicate matrices [s per step]."""
         total = self._of("gradients")
-        if self.layout.setting.program.data_gradients == "exposed" or not self._beside:
+        if self.layout.setting.program.data_gradients == "exposed" or not self._overlaps:
             return total
         kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
         backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
@@ -205,7 +206,7 @@ class StepTime(StepWork):
 
     @cached_property
     def _hidden(self) -> Floats:
-        """Collectives that run beside a device's own work, ring hops apart."""
+        """Time of collectives other than ring hops that a device's own work hides."""
         program = self.layout.setting.program
         hidden = self._of("tables", *WEIGHTS) - self.comm_fsdp
         if program.data_gradients != "exposed":
@@ -238,11 +239,11 @@ class StepTime(StepWork):
 
     @property
     def _transit(self) -> Floats:
-        """What a torus's hidden gathers and scatters of weights take of the memory that the products beside them use."""
-        beside = [pair for pair in self.terms_with_seconds if pair[0].purpose in WEIGHTS and pair[0].schedule != "exposed"]
-        none = np.zeros(len(self.layout.table))
-        moved = sum((t.calls * transit_bytes(t.op, t.bytes) for t, _ in beside), start=none)
-        total = sum((t.calls * seconds for t, seconds in beside), start=none)
+        """Time in which hidden gathers and scatters of weights on a torus use the memory of concurrent products."""
+        overlapped = [pair for pair in self.terms_with_seconds if pair[0].purpose in WEIGHTS and pair[0].schedule != "exposed"]
+        zero = np.zeros(len(self.layout.table))
+        moved = sum((t.calls * transit_bytes(t.op, t.bytes) for t, _ in overlapped), start=zero)
+        total = sum((t.calls * seconds for t, seconds in overlapped), start=zero)
         apart = self._of("tables", *WEIGHTS) - total
         hidden = np.maximum(total - (self.comm_fsdp - apart), 0.0) / np.maximum(total, 1e-30)
         return hidden * moved / self.rates.hbm.value
@@ -251,8 +252,8 @@ class StepTime(StepWork):
     def overhead(self) -> Floats:
         """Least times of dependent kernels, and waits for the host [s per step].
 
-        A kernel of the ring starts only after the one before it: one least kernel time for each ring step and pass. The host
-        adds launches of eager programs and exposed transfers to its memory.
+        A kernel of the ring starts only after the previous one, which adds one least kernel time per ring step and pass. The
+        host adds launches of eager programs and exposed transfers to its memory.
         """
         again = recomputes_attention(self.layout)
         ring = self.floor_s * self.passes * self.layout.directions * (self.forward_attention.later + 1.0) * (2.0 + again)
@@ -263,9 +264,9 @@ class StepTime(StepWork):
 
     @property
     def _host_transfers(self) -> Floats:
-        """Exposed transfers of what a layer offloads.
+        """Exposed transfers of the tensors that a layer offloads.
 
-        XLA for GPU writes behind the forward pass, but issues a layer's reads when the layer needs them (docs/step.md).
+        XLA for GPU overlaps writes with the forward pass, but issues a layer's reads when the layer needs them (docs/step.md).
         """
         both, setting = offload_seconds(self.layout), self.layout.setting
         if setting.program.runtime == "xla" and setting.hardware.kind == "gpu":
@@ -274,18 +275,18 @@ class StepTime(StepWork):
 
     @property
     def _host_wait(self) -> Floats:
-        """Waiting for an eager host, where the device's work of a layer is shorter than its launches."""
+        """Time in which the device waits for an eager host, where a layer's work is shorter than its launches."""
         device = self.layer_forward + self.layer_backward + self._of("stream") / self.passes
         seconds = self.layout.setting.constants.eager_layer_host_s
         return self.passes * host_wait_seconds(device, self.repeats, forward_host_s=seconds)
 
     @property
     def _kinds(self) -> tuple[StepTime, ...]:
-        """The times of each kind of layers, the first with what lies outside them; itself where all are alike."""
+        """Times of each kind of layers, the first including all work outside layers; this one if there is a single kind."""
         parts = self.layout.parts
         return (self,) if len(parts) == 1 else tuple(StepTime(part, self.rates, self._network) for part in parts)
 
     def parts(self) -> dict[str, Floats]:
-        """Seconds by ``STEP_TIME``, summed over kinds of layers; the step is their sum [s per step]."""
+        """Return the seconds by ``STEP_TIME``, summed over kinds of layers; the step is their sum [s per step]."""
         kinds = self._kinds
         return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}

@@ -25,7 +25,7 @@ _COUNTED = re.compile(r"(.+?)x([0-9]{1,7})")
 
 
 def hardware_names() -> tuple[str, ...]:
-    """Every name of the catalogue; a TPU generation stands once for all its slices, as ``tpu-v5p-N``."""
+    """Every name of the catalogue. A TPU generation appears once for all its slices, as ``tpu-v5p-N``."""
     families = tpu.family_names()
     return tuple(f"{name}-N" if name in families else name for name in folder.names("hardware"))
 

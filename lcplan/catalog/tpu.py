@@ -1,7 +1,7 @@
 """TPU slices by accelerator type: ``tpu-v5p-64`` is the slice of 64 TensorCores.
 
-An accelerator type counts TensorCores for v4, v5p and 7x (two a chip) and chips for v5e and v6e (one core a chip). jax counts a
-v4 or v5p chip as one device (both cores as one, "megacore") and a 7x chip as two. Published small shapes stand in the data
+An accelerator type counts TensorCores for v4, v5p and 7x (two per chip) and chips for v5e and v6e (one per chip). jax counts a
+v4 or v5p chip as one device (both cores as one, "megacore") and a 7x chip as two. Published small shapes are in the data
 files; larger slices of v4, v5p and 7x are whole cubes of 4x4x4 chips in the most compact box, as in Google's tables and in
 AI-Hypercomputer/maxtext src/maxtext/utils/accelerator_to_spec_map.py.
 """
@@ -25,7 +25,7 @@ LONGEST_CUBES = 64
 """The longest box of one cube's width and height that the published tables go up to is 4x4x244 chips."""
 
 _TYPE = re.compile(r"(tpu-?)?([a-z0-9]+)-([0-9]{1,7})")
-"""As Cloud TPU writes it too: ``v5p-128``, ``v5litepod-16``, ``tpu7x-128``."""
+"""An accelerator type as Cloud TPU writes it too: ``v5p-128``, ``v5litepod-16``, ``tpu7x-128``."""
 _BOX = re.compile(r"(tpu-?)?([a-z0-9]+)-([0-9]{1,4})x([0-9]{1,4})x([0-9]{1,4})")
 """A topology of three dims in chips, as GKE writes it: ``tpu7x-4x4x4``. Two numbers are a slice and how many of it."""
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "tpu7x": "7x", "v7x": "7x", "v5": "v5p", "v6": "v6e"}
@@ -100,7 +100,7 @@ def _number(text: str, family: TpuFamily, shape: tuple[int, ...]) -> int:
     own = slice_shape(family, number)
     if sorted(own) != sorted(shape):
         box = "x".join(map(str, own))
-        raise BadInputError(f"hardware {text!r}: {prod(shape)} chips are {family.name}-{number}, which lies as {box} here")
+        raise BadInputError(f"hardware {text!r}: {prod(shape)} chips are {family.name}-{number}, a topology of {box} here")
     return number
 
 
@@ -175,7 +175,7 @@ def compact_box(cubes: int) -> tuple[int, int, int]:
 def wraparound(family: TpuFamily, shape: tuple[int, ...]) -> tuple[bool, ...]:
     """Which dims of a slice close to a ring.
 
-    v4, v5p and 7x: all dims of slices that are whole 4x4x4 cubes, none below (Google Cloud TPU v5p documentation). v5e and v6e:
+    v4, v5p and 7x: all dims of slices that are whole 4x4x4 cubes, no others (Google Cloud TPU v5p documentation). v5e and v6e:
     the dims of the pod's full 16 chips (jax-ml/scaling-book tpus.md, maxtext's accelerator_to_spec_map.py).
     """
     if family.wrap == "cubes":

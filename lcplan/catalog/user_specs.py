@@ -26,7 +26,7 @@ _PARSERS: tuple[tuple[str, Callable[[str, str], float]], ...] = (
     ("_s", units.parse_seconds),
     ("_w", units.parse_watts),
 )
-"""By the unit at the end of a field's name; the first match counts."""
+"""Parser by the unit at the end of a field's name; the first match counts."""
 
 
 def read_model(path: Path) -> ModelSpec:
@@ -142,7 +142,7 @@ def _with_figures(cls: type[BaseModel], data: dict[Any, Any], *, source: str, wh
 
 
 def _inside(cls: type[BaseModel], value: Any, *, source: str, where: str) -> Any:
-    """A spec within a spec; what is no mapping is for the spec to judge."""
+    """Read a spec within a spec. A value that is not a mapping is left for the spec to refuse."""
     return _with_figures(cls, value, source=source, where=where) if isinstance(value, dict) else value
 
 

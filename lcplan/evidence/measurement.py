@@ -1,4 +1,4 @@
-"""Measurements: what a compiler or a clock said of one strategy."""
+"""Measurements: the results of a compile or a timed run of one strategy."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ RUNGS: tuple[Rung, ...] = ("modelled", "compiled:host", "compiled:target", "time
 
 
 class Schedule(Frozen):
-    """What an executable's schedule does with its collectives, in instructions of its text (a loop's count once)."""
+    """How an executable schedules its collectives, in instructions of its text (a loop's body counts once)."""
 
     asynchronous: int
     """Begun and ended by two instructions."""
     overlapped: int
-    """Of these, with compute between the two."""
+    """Asynchronous collectives with compute between start and done."""
     combined: int
-    """That carry several arrays in one message."""
+    """Collectives that carry several arrays in one message."""
 
 
 class Compiled(Frozen):
     """One compile of one strategy's real step: ``memory_analysis()`` a device, collectives, kernels; or why it failed.
 
     All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias. Of TPU executables ``temp_bytes`` is
-    libtpu's own account, and ``memory_analysis_temp_bytes`` what ``memory_analysis()`` says, which holds fragmentation twice.
+    libtpu's own account, and ``memory_analysis_temp_bytes`` ``memory_analysis()``'s result, which counts fragmentation twice.
     """
 
     rung: Literal["compiled:host", "compiled:target"]
@@ -50,17 +50,17 @@ class Compiled(Frozen):
 
 
 class Extrapolation(Frozen):
-    """From steps of a few layers to the whole depth: a line through two."""
+    """Extrapolate steps of a few layers to the full depth: a line through two timings."""
 
     layers: tuple[int, ...]
     step_s: tuple[float, ...]
-    """Of a step with so many layers [s]."""
+    """Step time by number of layers [s]."""
 
 
 class Timed(Frozen):
     """Timing of a strategy's step, or of one rank's slice of it: the median of ``samples``, and how it came about.
 
-    ``peak_bytes`` is the fullest device's allocator peak, to be read beside ``compiled.total_bytes``; None where the backend
+    ``peak_bytes`` is the fullest device's allocator peak, comparable with ``compiled.total_bytes``; None where the backend
     keeps no count (a host's does not).
     """
 
@@ -75,14 +75,14 @@ class Timed(Frozen):
     spread_ratio: float | None = None
     """(largest - smallest) / median of the samples."""
     loss: float | None = None
-    """Of the last step; a finite number unless ``error`` says otherwise."""
+    """Loss of the last step; finite unless ``error`` is given."""
     peak_bytes: int | None = None
     extrapolation: Extrapolation | None = None
-    """Of a slice: what ``samples`` (of the deeper one) were drawn out from."""
+    """Timings of a slice before extrapolation; ``samples`` are extrapolated from those of the deeper slice."""
     rank_s: float | None = None
-    """Of a slice: one rank's whole step without communication [s]; ``step_s`` has ``added_s`` on top."""
+    """Time of one rank's whole step without communication, for a slice [s]; ``step_s`` adds ``added_s`` to it."""
     added_s: dict[str, float] = {}
-    """Of a slice: modelled exposed time by part, which was added [s]."""
+    """Modelled exposed time by part that a slice's step adds [s]."""
     ranks_in_turn: int = 1
-    """Of a slice: ranks that share the device's cores, whose work follows one another (a host's devices)."""
+    """Ranks of a slice that share the device's cores and so run one after another (a host's devices)."""
     error: str | None = None

@@ -1,4 +1,4 @@
-"""Plan: what a search decided, in a file that loads without the catalogue and without heavy imports."""
+"""Plan: the decision of a search, in a file that loads without the catalogue and without heavy imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN_SCHEMA_VERSION = 2
 
 
 class Request(Frozen):
-    """What was asked."""
+    """The question of a search."""
 
     model: ModelSpec
     hardware: HardwareSpec
@@ -32,7 +32,7 @@ class Request(Frozen):
 
 
 class Evidence(Frozen):
-    """What is known of the strategy, rung by rung. ``estimate`` is the laws' untouched prediction."""
+    """The evidence on the strategy, by evidence level. ``estimate`` is the unscaled prediction of the cost model."""
 
     estimate: dict[str, Any]
     compiled: Compiled | None = None
@@ -48,7 +48,7 @@ class Launch(Frozen):
 
 
 class Plan(Frozen):
-    """The emitted answer. ``mesh_axes`` and ``mesh_shape`` are what ``jax.make_mesh`` takes, outermost first."""
+    """The emitted answer. ``jax.make_mesh`` takes ``mesh_axes`` and ``mesh_shape``, outermost first."""
 
     schema_version: int = PLAN_SCHEMA_VERSION
     lcplan_version: str
@@ -93,7 +93,7 @@ class Plan(Frozen):
         return cls.read(_current(data), str(path))
 
     def save(self, path: str | Path) -> None:
-        """Write atomically: a full disk or a kill leaves the old file or none, never half of one."""
+        """Write atomically: a full disk or a kill leaves the old file or no file, never half of one."""
         write_yaml(path, self.model_dump(mode="json"))
 
 

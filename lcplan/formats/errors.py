@@ -17,7 +17,7 @@ class LcplanError(Exception):
 
 
 class BadInputError(LcplanError):
-    """The request cannot be understood or is against a rule; says what, with values, and a way out.
+    """The request cannot be understood or breaks a rule. The message names the problem, its values and an alternative.
 
     Holds every problem that was found, not only the first.
     """

@@ -24,14 +24,14 @@ class Frozen(BaseModel):  # noqa: PLW1641 (pydantic makes __hash__ of a frozen m
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, without what cached properties of this value hold: they are not the copy's."""
+        """Copy as pydantic does, without the cached properties of this value: they do not hold for the copy."""
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[name]
         return copied
 
     def __eq__(self, other: object) -> bool:
-        """By fields alone: what cached properties hold may refer to the value itself, and comparing that has no end."""
+        """Compare fields only: a cached property may refer to the value itself, and comparing it would not end."""
         same = type(self) is type(other)
         return same and all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
@@ -42,7 +42,7 @@ class Frozen(BaseModel):  # noqa: PLW1641 (pydantic makes __hash__ of a frozen m
         Raises
         ------
         BadInputError
-            With one line for every problem: the key, what is wrong and the value.
+            With one line for every problem: the key, the fault and the value.
         """
         if not isinstance(data, dict):
             raise BadInputError(f"{where}: a mapping of keys to values was expected, this is {_plain_name(data)}")
@@ -79,7 +79,7 @@ def _line(cls: type[BaseModel], problem: Any, *, where: str) -> str:
 
 
 def _way_out(cls: type[BaseModel], word: str, *, path: tuple[str | int, ...]) -> str:
-    """Near names among the keys beside the unknown one, else among those one level deeper, else the keys beside it."""
+    """Near names among the keys next to the unknown one, else among those one level deeper, else all keys next to it."""
     beside = fields_at(cls, path)
     deeper = [f"{name}.{inner}" for name in beside for inner in fields_at(cls, (*path, name))]
     near = hint(word, beside)
@@ -93,7 +93,7 @@ def _way_out(cls: type[BaseModel], word: str, *, path: tuple[str | int, ...]) ->
 
 
 def fields_at(cls: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """Names of the fields of the model that ``path`` of field names leads to; none where it leads to no model."""
+    """Names of the fields of the model that ``path`` of field names leads to; empty where it leads to no model."""
     model: type[BaseModel] | None = cls
     for part in path:
         if isinstance(part, int) or model is None:

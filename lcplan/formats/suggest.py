@@ -1,4 +1,4 @@
-"""Near names: the end of every message that says "unknown"."""
+"""Near names: the end of every message about an unknown name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 NEAR = "; did you mean "
 MANY = 12
-"""Up to so many known names are listed in full where none is near."""
+"""Longest list of known names that a message gives in full where no name is near."""
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """The way out of an unknown name, to be put behind a message: near names, else the known ones.
+    """The hint at the end of a message about an unknown name: near names, else the known ones.
 
     >>> hint("lama3-8b", ["llama3-8b", "qwen3-8b"])
     "; did you mean 'llama3-8b'?"

@@ -35,7 +35,7 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Safe dumper that quotes what ``_StrictLoader`` would take for a number."""
+    """Safe dumper that quotes every string that ``_StrictLoader`` would read as a number."""
 
 
 for _side in (_StrictLoader, _Dumper):
@@ -78,7 +78,7 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def parse_yaml(text: str, path: str | Path) -> Any:
-    """Plain values of a text that stands in ``path``.
+    """Parse a text into plain values; ``path`` is the file that it comes from.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _one_line(error: Exception) -> str:
 
 
 def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
-    """Write through a temporary file beside ``path`` and rename, so that readers see all or nothing.
+    """Write through a temporary file in the folder of ``path`` and rename, so that readers see all or nothing.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def _linked(temporary: Path, file: Path) -> bool:
 
 
 def _mode(file: Path) -> int:
-    """Permissions of the file to be replaced, those of a plain new file where there is none; mkstemp's are the owner's only."""
+    """Permissions of the file to be replaced, or those of a plain new file; mkstemp's are the owner's only."""
     try:
         return file.stat().st_mode & 0o777
     except OSError:

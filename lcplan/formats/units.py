@@ -1,4 +1,4 @@
-"""The one place where GiB, TFLOP/s and ``256k`` exist: parsing what people type, printing what they read.
+"""The one place where GiB, TFLOP/s and ``256k`` exist: it parses user input and formats output.
 
 Everything inside lcplan is bytes, seconds, FLOP and tokens.
 """
@@ -80,7 +80,7 @@ def parse_tokens(text: str, what: str = "sequence length") -> int:
 
 
 def parse_bytes_per_s(text: str, what: str = "bandwidth") -> float:
-    """``25GB/s`` or plain bytes a second, in bytes/s. Bits are refused: say bytes.
+    """Parse ``25GB/s`` or a plain number of bytes/s into bytes/s. Bits are refused: give bytes.
 
     >>> parse_bytes_per_s("25GB/s")
     25000000000.0
@@ -89,7 +89,7 @@ def parse_bytes_per_s(text: str, what: str = "bandwidth") -> float:
 
 
 def parse_flop_per_s(text: str, what: str = "compute rate") -> float:
-    """``989TFLOP/s`` or plain FLOP a second, in FLOP/s.
+    """Parse ``989TFLOP/s`` or a plain number of FLOP/s into FLOP/s.
 
     >>> parse_flop_per_s("989 TFLOP/s")
     989000000000000.0

@@ -84,7 +84,7 @@ def _text_part(config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     inner = config.get("text_config")
     if config.get("model_type") != "llama4" or not isinstance(inner, dict) or config.get("vision_config") is not None:
         return config, ()
-    return {**inner, "model_type": "llama4_text"}, ("text_config alone is counted: the class's vision part is not",)
+    return {**inner, "model_type": "llama4_text"}, ("only text_config is counted: the class's vision part is not",)
 
 
 def _family(config: Mapping[str, Any], where: str) -> tuple[str, Family]:
@@ -121,7 +121,7 @@ def _family(config: Mapping[str, Any], where: str) -> tuple[str, Family]:
 
 
 def _values(keys: Keys, family: Family) -> dict[str, Any]:
-    """The ModelSpec's fields but for its name, source and notes."""
+    """The fields of ModelSpec except its name, source and notes."""
     d_model = keys.whole("hidden_size", largest=LARGEST_SIZE)
     heads = keys.whole("num_attention_heads", largest=LARGEST_HEADS)
     layers = keys.whole("num_hidden_layers", largest=LARGEST_LAYERS)
@@ -162,7 +162,7 @@ def _dense_width(keys: Keys) -> str:
 
 
 def _counted_rope(keys: Keys, family: Family) -> Rope:
-    """Of a model that no step computes, no scaling is read: neither memory nor time depend on it."""
+    """Leave the scaling unread for a model that no step computes: neither memory nor time depend on it."""
     return Rope(theta=keys.number("rope_theta", default=family.theta))
 
 
@@ -183,7 +183,7 @@ def _kv_heads(keys: Keys, family: Family, *, heads: int) -> int:
 
 
 def _head_dim(keys: Keys, family: Family, *, d_model: int, heads: int) -> int:
-    """Null or absent means hidden_size over heads, but for classes with a default of their own."""
+    """Head dim: null or absent means hidden_size over heads, except for classes with a default of their own."""
     if family.head_dim and not keys.has("head_dim"):
         if "head_dim" in keys.config:
             keys.problems.append("head_dim: null is not a whole number; this model_type needs one")
@@ -211,7 +211,7 @@ def _activation(keys: Keys, family: Family) -> _Activation:
 
 
 def _notes(keys: Keys) -> list[str]:
-    """What a reader of the numbers must know of the config."""
+    """Notes on the config for the reader of the numbers."""
     notes = list(keys.notes)
     for key in ("quantization_config", "quantization"):
         quantized = keys.get(key)

@@ -94,7 +94,7 @@ def _qwen3(keys: Keys, layers: int) -> dict[str, Any]:
 def _gpt_oss(keys: Keys, layers: int) -> dict[str, Any]:
     active = _count(keys, "num_experts_per_tok", default=4)
     if _count(keys, "experts_per_token", default=active) != active:
-        keys.problems.append("experts_per_token: says other than num_experts_per_tok; keep one")
+        keys.problems.append("experts_per_token: differs from num_experts_per_tok; keep one")
     return {
         "count": _count(keys, "num_local_experts", default=128),
         "active": active,
@@ -152,7 +152,7 @@ def _scores(keys: Keys, *, default: str) -> str:
 def _llama4(keys: Keys, layers: int) -> dict[str, Any]:
     every = _count(keys, "interleave_moe_layer_step", default=1)
     if keys.get("moe_layers") not in (None, list(range(every - 1, layers, every))):
-        keys.problems.append("moe_layers: says other than interleave_moe_layer_step")
+        keys.problems.append("moe_layers: differs from interleave_moe_layer_step")
     width = keys.whole("intermediate_size", largest=LARGEST_SIZE, default=8192)
     return {
         "count": _count(keys, "num_local_experts", default=16),

@@ -1,4 +1,4 @@
-"""The ``model_type`` values that lcplan's train step computes exactly, and what their classes take for granted."""
+"""The ``model_type`` values that lcplan's train step computes exactly, and the fixed parts of their classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Family:
     """Defaults and fixed parts of one ``model_type``.
 
     ``qkv_bias``, ``out_bias``, ``mlp_bias`` are True, False, or the config key that decides (with ``bias_default`` where it is
-    absent). ``window`` says when ``sliding_window`` counts: never, always, or with ``use_sliding_window``.
+    absent). ``window``: when ``sliding_window`` counts, never, always, or with ``use_sliding_window``.
     """
 
     spec_family: SpecFamily
@@ -26,7 +26,7 @@ class Family:
     window: Literal["never", "always", "with-flag"] = "never"
     window_default: int | None = None
     period: int | None = None
-    """Layers of a turn, all but the last with the window, where the config does not say otherwise."""
+    """Layers of one window pattern, all except the last with the window, where the config gives no other number."""
     qkv_bias: bool | str = False
     out_bias: bool | str = False
     mlp_bias: bool | str = False
@@ -37,19 +37,19 @@ class Family:
     """Default of tie_word_embeddings."""
     activation: Literal["silu", "gelu_tanh"] = "silu"
     activation_keys: tuple[str, ...] = ("hidden_act", "hidden_activation")
-    """The first that is there says it."""
+    """Keys for the number of experts; the first one present counts."""
     eps: float = 1e-6
     theta: float = 10000.0
     scalings: tuple[str, ...] = ("default", "linear", "dynamic", "llama3", "yarn")
-    """``rope_type`` values that the class computes as ModelSpec's Rope says."""
+    """``rope_type`` values that the class computes as ModelSpec's Rope describes."""
     ignored: tuple[str, ...] = ()
     """Keys that would change another class but that this one does not read."""
     experts: Literal["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "llama4"] | None = None
     """How the class states its experts (lcplan.hf.experts)."""
     counted_only: tuple[str, ...] = ()
-    """What of the class neither step nor laws have: such a model is counted exactly, but not planned."""
+    """Features of the class that neither the step nor the cost model has: the model is counted exactly, but not planned."""
     priced_only: tuple[str, ...] = ()
-    """What of the class no step computes, but the laws price or may leave out: such a model is planned, but not compiled."""
+    """Features of the class that no step computes, but the cost model prices or may leave out: planned, but not compiled."""
 
     @property
     def unread_rope(self) -> bool:

@@ -10,7 +10,7 @@ _ABSENT = object()
 
 
 class Keys:
-    """One config as it is read: each getter returns a usable value and notes what was wrong with the real one."""
+    """One config as it is read: each getter returns a usable value and notes the faults of the real one."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
@@ -24,11 +24,11 @@ class Keys:
         return self.config.get(key)
 
     def has(self, key: str) -> bool:
-        """Whether the key stands in the config and is not null."""
+        """Whether the config has the key and its value is not null."""
         return self.config.get(key) is not None
 
     def whole(self, key: str, *, largest: int, default: int | None = None) -> int:
-        """A whole number in 1..largest. Absent or null: ``default``, or a problem where there is none."""
+        """A whole number in 1..largest. Absent or null: ``default``, or a problem if there is no default."""
         value = self.get(key)
         if value is None:
             if default is None:

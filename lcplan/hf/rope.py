@@ -60,7 +60,7 @@ def read_rope(keys: Keys, family: Family) -> Rope:
 
 
 def _parameters(keys: Keys) -> tuple[str, Mapping[str, Any]]:
-    """The key that states the embedding, and its mapping; an empty one where there is none."""
+    """The key that states the embedding, and its mapping; an empty mapping if the config has no such key."""
     found = [(key, given) for key in ("rope_parameters", "rope_scaling", "rotary") if (given := keys.get(key)) is not None]
     if not found:
         return "rope_scaling", {}
@@ -70,7 +70,7 @@ def _parameters(keys: Keys) -> tuple[str, Mapping[str, Any]]:
         return key, {}
     for other, values in found[1:]:
         if values != given:
-            keys.problems.append(f"{other}: says other than {key}; keep one")
+            keys.problems.append(f"{other}: differs from {key}; keep one")
     return key, given
 
 

@@ -10,7 +10,7 @@ from lcplan.spec.windows import WindowPattern
 
 LARGEST_WINDOW = 2**40
 FIRST_FULL = 28
-"""``max_window_layers`` of Qwen's classes where the key is absent: so many first layers attend to everything."""
+"""``max_window_layers`` of Qwen's classes where the key is absent: this many first layers attend to everything."""
 _TYPES = {"sliding_attention": True, "full_attention": False}
 
 
@@ -23,7 +23,7 @@ def read_window(keys: Keys, family: Family, *, layers: int) -> dict[str, Any]:
     if types is not None:
         windowed = _by_types(keys, types, layers=layers)
         if windowed is not None and any(windowed) and window is None:
-            keys.problems.append("layer_types: some layers have a sliding window, but no sliding_window says how long it is")
+            keys.problems.append("layer_types: some layers have a sliding window, but sliding_window (its length) is missing")
     elif window and family.window == "with-flag":
         windowed = _after_first(keys, FIRST_FULL if first is None else first, layers=layers)
     else:
@@ -64,7 +64,7 @@ def _after_first(keys: Keys, first: Any, *, layers: int) -> list[bool] | None:
 
 
 def _period(keys: Keys, family: Family) -> int | None:
-    """Layers of a turn, the last of which has no window; None: the class has no such turns."""
+    """Layers of one window pattern, the last of which has no window; None: the class has no such pattern."""
     if family.period is None:
         return None
     return keys.whole("sliding_window_pattern", largest=4096, default=family.period)

@@ -1,1 +1,1 @@
-"""What a user states: the model, the hardware and the workload."""
+"""The user's specs: the model, the hardware and the workload."""

@@ -1,4 +1,4 @@
-"""CollectiveUse: one kind of collective of a step, as a law lists it or as an executable shows it."""
+"""CollectiveUse: one kind of collective of a step, from the cost model or from an executable."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CollectiveUse(Frozen):
     calls: int
     backend: str | None = None
     purpose: str | None = None
-    """What it moves (``weights``, ``kv-ring``, ...); known to the law only."""
+    """The data that it moves (``weights``, ``kv-ring``, ...); only the cost model knows it."""
 
     @property
     def total_bytes(self) -> int:
-        """Bytes a step."""
+        """Bytes per step."""
         return self.bytes * self.calls

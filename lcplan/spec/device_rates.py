@@ -1,4 +1,4 @@
-"""DeviceRates: what a device was measured to achieve. Where a machine's spec has them, the laws use nothing else."""
+"""DeviceRates: measured rates of a device. Where a machine's spec has them, the cost model uses no others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class CallRate(Rated):
 
 
 class DeviceRates(Rated):
-    """Achieved rates of one device, all devices of its domain at work; those that are absent are not known.
+    """Achieved rates of one device while all devices of its domain work; absent rates are unknown.
 
-    Attention's are for heads of 128 features, and of the work that the kernel does: what a causal mask hides counts where it is
-    computed all the same.
+    Attention rates are for heads of 128 features and count the work that the kernel does: masked scores count where they are
+    computed.
     """
 
     attention_kernel: Literal["cudnn", "splash", "blockwise"] | None = None
@@ -31,7 +31,7 @@ class DeviceRates(Rated):
     gemm_flop_per_s: Figure | None = None
     """Matrix products of a layer's shapes."""
     attention_forward_flop_per_s: Figure | None = None
-    """At long length."""
+    """Rate at long sequence lengths."""
     attention_backward_flop_per_s: Figure | None = None
     attention_forward_half_tokens: Figure | None = None
     """Mean keys a query at which the rate is half of that [tokens]."""

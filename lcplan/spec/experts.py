@@ -12,7 +12,7 @@ Width = Annotated[int, Field(gt=0, le=10**8)]
 
 
 class Experts(Frozen):
-    """E routed experts of width F in a layer, of which a token meets k, and what stands beside them."""
+    """E routed experts of width F in a layer, k of them per token, and the shared experts that every token meets."""
 
     count: Annotated[int, Field(gt=0, le=65536)]
     """E, routed experts of one layer."""
@@ -23,9 +23,9 @@ class Experts(Frozen):
     normalized: bool = True
     """Whether the weights of a token's k experts are scaled to sum to one."""
     scores: Literal["softmax", "sigmoid"] = "softmax"
-    """Of the router's products, over all experts or each for itself; an expert's weight is its score."""
+    """Normalization of the router's products, over all experts or for each one separately; an expert's weight is its score."""
     scale: Annotated[float, Field(gt=0)] = 1.0
-    """What all weights are multiplied by at last."""
+    """Last factor of all expert weights."""
     groups: Annotated[int, Field(gt=0, le=65536)] = 1
     """Groups of neighbouring experts; a token's experts are all of its best ``groups_chosen``."""
     groups_chosen: Annotated[int, Field(gt=0, le=65536)] = 1
@@ -34,7 +34,7 @@ class Experts(Frozen):
     shared_d_ff: Annotated[int, Field(ge=0, le=10**8)] = 0
     """Width of all experts together that every token meets."""
     shared_gate: bool = False
-    """A sigmoid of one more product of the token weighs what they add (Qwen2-MoE)."""
+    """A sigmoid of one more product of the token weighs the output of the shared experts (Qwen2-MoE)."""
     first_dense: Annotated[int, Field(ge=0, le=4096)] = 0
     """Layers at the beginning that have the dense feed-forward of ``d_ff`` in place of experts."""
     every: Annotated[int, Field(gt=0, le=4096)] = 1
@@ -58,7 +58,7 @@ class Experts(Frozen):
                 f" group_best={self.group_best} at most {size}"
             )
         if self.shared_gate and not self.shared_d_ff:
-            raise ValueError("shared_gate=true weighs shared experts, and shared_d_ff=0 says that there are none")
+            raise ValueError("shared_gate=true weighs shared experts, but shared_d_ff=0 gives the model no shared experts")
         return self
 
     def layers_of(self, layers: int) -> int:
@@ -96,11 +96,11 @@ class LatentAttention(Frozen):
         return (self.query_rank or d_model) + self.kv_rank + self.rope_dim
 
     def down_parameters(self, d_model: int) -> int:
-        """Of one layer: the matrices that compress."""
+        """Parameters of one layer's matrices that compress."""
         return d_model * ((self.query_rank or 0) + self.kv_rank + self.rope_dim)
 
     def products(self, d_model: int, heads: int) -> dict[str, int]:
-        """Of one layer, by what each makes (lcplan.strategy.remat): the matrices that expand, and the output."""
+        """Parameters of one layer's expanding and output matrices, by the tensor that each makes (lcplan.strategy.remat)."""
         return {
             "query": (self.query_rank or d_model) * heads * self.key_dim,
             "key": self.kv_rank * heads * self.nope_dim,

@@ -21,7 +21,7 @@ class Figure(Frozen):
 
 
 class Rated(Frozen):
-    """A spec with rates and watts, by which the laws divide."""
+    """A spec with rates and watts, by which the cost model divides."""
 
     @model_validator(mode="after")
     def _rates_are_above_zero(self) -> Self:

@@ -15,7 +15,7 @@ __all__ = ["Allowance", "DeviceSpec", "Figure", "FigureKind", "GpuFacts", "Hardw
 
 
 class GpuFacts(Frozen):
-    """What XLA's GpuTargetConfigProto needs to compile for a GPU that is not there."""
+    """Fields of XLA's GpuTargetConfigProto that a compile needs for a GPU that is not present."""
 
     compute_capability: tuple[int, int]
     core_count: int
@@ -50,7 +50,7 @@ class DeviceSpec(Rated):
     power_w: Figure | None = None
     gpu: GpuFacts | None = None
     rates: DeviceRates | None = None
-    """Achieved rates where they were measured (``lcplan calibrate``); the laws use them in place of published ones."""
+    """Measured rates (``lcplan calibrate``); the cost model uses them in place of published ones."""
 
 
 class Link(Rated):
@@ -62,7 +62,7 @@ class Link(Rated):
     latency_s: Figure
     """One hop of one message [s]."""
     port_oneway_bytes_per_s: Figure | None = None
-    """One direction of one port, where devices share ports so that one alone has more than its part [bytes/s]."""
+    """One direction of one port, where devices share ports so that a single device has more than its part [bytes/s]."""
 
 
 class Allowance(Frozen):
@@ -71,7 +71,7 @@ class Allowance(Frozen):
     usable_ratio: Figure
     """Share of ``hbm_bytes`` that the job may fill: pool and communicators. The context, driver and runtime have the rest."""
     runtime_bytes: Figure
-    """What a run takes in the pool beyond what the executable says: autotuned workspaces, fragmentation [bytes]."""
+    """Memory of a run in the pool beyond the executable's own account: autotuned workspaces, fragmentation [bytes]."""
     communicator_bytes: Figure
     """Each communicator (mesh axis group) outside the executable's buffers and outside the pool [bytes]."""
 
@@ -135,19 +135,19 @@ class HardwareSpec(Frozen):
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Backends that this kind of hardware has at all (what a toolchain has is another matter)."""
+        """Backends that this kind of hardware can have (a toolchain may have fewer)."""
         return {"gpu": ("nccl", "nvshmem", "symmetric"), "tpu": ("ici",), "cpu": ("host",)}[self.kind]
 
     @property
     def usable_bytes(self) -> int:
-        """The default budget: what the allocator's pool may hold on one device [bytes]."""
+        """The default budget: capacity of the allocator's pool on one device [bytes]."""
         return int(self.device.hbm_bytes.value * self.allowance.usable_ratio.value)
 
     def pool_ratio(self, communicators: int) -> float:
-        """Share of the memory for the allocator's pool: what a launch sets as XLA_PYTHON_CLIENT_MEM_FRACTION.
+        """Share of the memory for the allocator's pool: the value of XLA_PYTHON_CLIENT_MEM_FRACTION at launch.
 
         ``usable_bytes`` less ``communicators`` (NCCL and others allocate outside the pool), so that a strategy which fits
-        the default budget has room for both.
+        the default budget leaves memory for both.
         """
         outside = communicators * self.allowance.communicator_bytes.value
         return max(0.0, self.usable_bytes - outside) / self.device.hbm_bytes.value

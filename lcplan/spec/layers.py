@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 LONGEST_PERIOD = 16
-"""Layers that one turn of a loop holds at most."""
+"""Most layers that one iteration of the layer loop holds."""
 
 
 class LayerKind(NamedTuple):
-    """What tells layers of one model apart; all else they share."""
+    """The facts in which layers of one model differ; they share all others."""
 
     experts: bool = False
     """Experts in place of the dense feed-forward."""
@@ -19,7 +19,7 @@ class LayerKind(NamedTuple):
 
 
 class LayerRun(NamedTuple):
-    """``repeats`` turns of a loop, each over the layers of ``period`` one after another."""
+    """``repeats`` iterations of the layer loop, each over the layers of ``period`` in order."""
 
     period: tuple[LayerKind, ...]
     repeats: int

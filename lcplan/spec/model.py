@@ -30,7 +30,7 @@ class ModelSpec(ModelFields):
 
     @property
     def up_matrices(self) -> int:
-        """Matrices of the feed-forward that read the residual stream: gate and up, or up alone."""
+        """Matrices of the feed-forward that read the residual stream: gate and up, or only up."""
         return 2 if self.mlp == "gated" else 1
 
     @property
@@ -49,7 +49,7 @@ class ModelSpec(ModelFields):
 
     @property
     def not_built(self) -> tuple[str, ...]:
-        """What the laws price of the model, or leave out, but no step computes; empty where it can be compiled and timed."""
+        """Features that the cost model prices or leaves out, but no step computes; empty: it can be compiled and timed."""
         parts = ["multi-head latent attention"] if self.latent else []
         parts += ["attention sinks"] if self.attention_sinks else []
         if self.experts is not None:
@@ -68,7 +68,7 @@ class ModelSpec(ModelFields):
 
     @property
     def routed(self) -> Experts | None:
-        """Experts that any of the layers has; a part ``of_kind`` dense of a model with experts has none."""
+        """Experts of any layer; zero for a dense part ``of_kind`` of a model with experts."""
         return self.experts if self.expert_layers else None
 
     def kind_of(self, layer: int) -> LayerKind:
@@ -104,7 +104,7 @@ class ModelSpec(ModelFields):
         return runs_of([self.kind_of(layer) for layer in range(self.layers)])
 
     def of_kind(self, kind: LayerKind) -> Self:
-        """The model with the layers of one kind alone; itself where it has no others."""
+        """The model with only the layers of one kind; itself if it has no others."""
         layers = self.layer_kinds[kind]
         if layers == self.layers:
             return self
@@ -120,7 +120,7 @@ class ModelSpec(ModelFields):
 
     @cached_property
     def attention_products(self) -> dict[str, int]:
-        """Parameters of one layer's q, k, v and o by what each makes (lcplan.strategy.remat), heads split over tensor."""
+        """Parameters of one layer's q, k, v and o by the tensor that each makes (lcplan.strategy.remat)."""
         if self.latent is not None:
             return self.latent.products(self.d_model, self.heads)
         query, pair = self.d_model * self.heads * self.head_dim, self.d_model * self.kv_heads * self.head_dim
@@ -133,17 +133,17 @@ class ModelSpec(ModelFields):
 
     @property
     def attended_width(self) -> int:
-        """Features of a token that queries, keys and values are made from once rows are gathered: D, or what is compressed."""
+        """Features of a token from which queries, keys and values are made after rows are gathered: D, or the compressed."""
         return self.latent.compressed(self.d_model) if self.latent else self.d_model
 
     @property
     def key_dim(self) -> int:
-        """Features of a head's query and key: H, but for latent attention."""
+        """Features of a head's query and key: H, except with latent attention."""
         return self.latent.key_dim if self.latent else self.head_dim
 
     @property
     def value_dim(self) -> int:
-        """Features of a head's value and output: H, but for latent attention."""
+        """Features of a head's value and output: H, except with latent attention."""
         return self.latent.value_dim if self.latent else self.head_dim
 
     @property
@@ -176,11 +176,11 @@ class ModelSpec(ModelFields):
 
     @cached_property
     def active_layer_matrix_parameters(self) -> int:
-        """Those of them that one token meets."""
+        """Parameters of one layer that one token meets."""
         return self.attention_matrix_parameters + self._fed(self.routed.active if self.routed else 0)
 
     def _fed(self, experts: int) -> int:
-        """Matrices of a layer's feed-forward with so many of its experts."""
+        """Matrices of a layer's feed-forward with this many of its experts."""
         if self.routed is None:
             return self.dense_matrix_parameters
         return experts * self.expert_matrix_parameters + self.router_parameters + self.shared_matrix_parameters
@@ -210,7 +210,7 @@ class ModelSpec(ModelFields):
 
     @cached_property
     def active_matrix_parameters(self) -> int:
-        """Those of them that one token meets."""
+        """Parameters of all layers that one token meets."""
         return sum(part.layers * part.active_layer_matrix_parameters for part in self.parts)
 
     @cached_property
@@ -230,11 +230,11 @@ class ModelSpec(ModelFields):
 
     @cached_property
     def active_parameters(self) -> int:
-        """Parameters that one token meets: of experts those that it is sent to; all in a dense model. Tables count whole."""
+        """Parameters that one token meets: only its own experts; all in a dense model. Embedding tables count whole."""
         unmet = sum(part.layers * part.unmet_vector_parameters for part in self.parts)
         return self.active_matrix_parameters + self.vector_parameters - unmet + self.embedding_parameters
 
     @property
     def unmet_vector_parameters(self) -> int:
-        """Of one layer's vectors those of experts that a token is not sent to."""
+        """Parameters in one layer's vectors of experts to which a token is not sent."""
         return self.layer_vector_parameters - self._vectors(self.routed.active) if self.routed else 0

@@ -1,4 +1,4 @@
-"""What a model's spec says: its fields, and which of them fit together."""
+"""The fields of a model's spec, and the checks that they fit together."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ class ModelFields(Frozen):
     qk_norm: bool = False
     """RMSNorm of each query and key head, over H, with one weight of H each a layer (Qwen3)."""
     mlp: Literal["gated", "plain"] = "gated"
-    """``gated``: gate, up and down (Llama). ``plain``: up and down alone (GPT-3): the laws price it, no step builds it."""
+    """``gated``: gate, up and down (Llama). ``plain``: only up and down (GPT-3); the cost model prices it, no step does."""
     experts: Experts | None = None
-    """A mixture of experts; ``d_ff`` is then the width of the layers that have none, if there are any."""
+    """A mixture of experts; ``d_ff`` is then the width of the dense layers, if there are any."""
     latent: LatentAttention | None = None
     """Multi-head latent attention. A training step expands it to N heads of keys and values, so ``kv_heads`` is ``heads``; and
     ``head_dim`` is the mean of a head's features of key and value, which makes N H the mean width of both products."""
     attention_sinks: bool = False
     """One learned logit a query head that takes part in the softmax (gpt-oss)."""
     post_norms: bool = False
-    """Norms of what attention and the feed-forward layer add to the stream too, of D each (Gemma 2 and 3)."""
+    """Norms of the outputs of attention and of the feed-forward layer too, of D each (Gemma 2 and 3)."""
     unplanned: tuple[str, ...] = ()
-    """What else of the model the step does not compute: it is counted exactly, but not planned."""
+    """Further features of the model that the step does not compute: it is counted exactly, but not planned."""
     unbuilt: tuple[str, ...] = ()
-    """What else of the model no step of lcplan's computes, but the laws price or may leave out: planned, but not compiled."""
+    """Further features that no step computes, but the cost model prices or may leave out: planned, but not compiled."""
     activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
     rope: Rope = Rope()
@@ -77,7 +77,7 @@ class ModelFields(Frozen):
     """Which layers have the window; None: all, where there is one."""
     max_position: Annotated[int, Field(gt=0)] | None = None
     notes: tuple[str, ...] = ()
-    """What the reader of a config.json must know (a quantisation that training ignores, for example)."""
+    """Notes for the reader of a config.json (a quantisation that training ignores, for example)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -93,11 +93,11 @@ class ModelFields(Frozen):
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} is odd; RoPE rotates pairs")
         if self.window_pattern is not None and self.sliding_window is None:
-            raise ValueError("window_pattern says which layers have the window; sliding_window must say how long it is")
+            raise ValueError("window_pattern names the layers with a window, but sliding_window (its length) is missing")
         return self
 
     @model_serializer(mode="wrap")
     def _without_rare(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A model whose layers are as most models' has no keys for what it does not have."""
+        """Leave out the keys of features that the model does not have."""
         data: dict[str, Any] = dump(self)
         return {name: value for name, value in data.items() if name not in _RARE or value}

@@ -1,4 +1,4 @@
-"""Sliding windows: which layers of a model have one, and what a chunk of the sequence needs of those before it."""
+"""Sliding windows: the layers of a model that have one, and the halo that a chunk of the sequence needs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic import Field
 from lcplan.formats.frozen import Frozen
 
 HALO_TILE = 128
-"""A halo is whole tiles of so many tokens: the lanes of a TPU and the query tile of fused kernels (arXiv:2307.08691)."""
+"""A halo is whole tiles of this many tokens: the lanes of a TPU and the query tile of fused kernels (arXiv:2307.08691)."""
 Layers = Annotated[int, Field(ge=0, le=4096)]
 
 
 class WindowPattern(Frozen):
     """``first_full`` layers without the window, then ``windowed`` layers with it and ``full`` without, over and over.
 
-    The last turn may be cut off. Gemma 2 and gpt-oss: 1 and 1. Gemma 3: 5 and 1. Qwen2's ``max_window_layers``: so many
-    ``first_full``, then all windowed.
+    The last period may be cut off. Gemma 2 and gpt-oss: 1 and 1. Gemma 3: 5 and 1. Qwen2's ``max_window_layers``: that
+    number of ``first_full`` layers, then all windowed.
 
     >>> [WindowPattern(windowed=2, full=1).of(layer) for layer in range(5)]
     [True, True, False, True, True]

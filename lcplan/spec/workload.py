@@ -1,4 +1,4 @@
-"""Workload: what is trained a step, independent of where."""
+"""Workload: the sequences that are trained in a step, independent of the hardware."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcplan.formats.units import format_tokens
 from lcplan.spec.workload_facts import WorkloadFacts
 
 DEFAULT_TOKENS_PER_STEP = 4 * 2**20
-"""Tokens a step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
+"""Tokens per step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
 
 
 class Workload(Frozen):
@@ -35,11 +35,11 @@ class Workload(Frozen):
     seq_len: Annotated[int, Field(gt=0, le=2**40)]
     global_batch: Annotated[int, Field(gt=0, le=2**40)]
     document_len: Annotated[int, Field(gt=0, le=2**40)] | None = None
-    """Tokens of each document that sequences are packed with, one after another, each attending to itself alone; None, or more
+    """Tokens of each document packed into a sequence. A document attends only to itself; None, or more
     than ``seq_len``: a sequence is one document."""
     precision: Literal["bf16", "fp32"] = "bf16"
     global_batch_given: bool = True
-    """False where lcplan chose the batch (the output says so)."""
+    """False where lcplan chose the batch (the output states it)."""
 
     def resized(self, *, seq_len: int | None = None, global_batch: int | None = None, given: bool | None = None) -> Workload:
         """The same at another length [tokens] or batch [sequences]; ``given``: whether somebody asked for that batch."""
@@ -55,7 +55,7 @@ class Workload(Frozen):
 
     @property
     def tokens(self) -> int:
-        """Tokens a step."""
+        """Tokens per step."""
         return self.seq_len * self.global_batch
 
     @property
@@ -70,7 +70,7 @@ class Workload(Frozen):
 
     @property
     def description(self) -> str:
-        """The sizes in one line of a report: ``16 x 256k tokens a step``."""
+        """The sizes in one line of a report: ``16 x 256k tokens per step``."""
         chosen = "" if self.global_batch_given else " (lcplan's choice; --global-batch changes it)"
         packed = "" if self.document_len is None else f" in documents of {format_tokens(self.document_len)}"
-        return f"{self.global_batch} x {format_tokens(self.seq_len)} tokens a step{packed}{chosen}"
+        return f"{self.global_batch} x {format_tokens(self.seq_len)} tokens per step{packed}{chosen}"

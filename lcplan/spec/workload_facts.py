@@ -21,7 +21,7 @@ class WorkloadFacts:
     example: str
     """Values of these options, as a person types them."""
     instead: Mapping[str, str]
-    """For each option of another kind, the end of a sentence that begins with this kind: ``takes --batch``."""
+    """The end of a sentence about this kind (``takes --batch``), by option of another kind."""
     sizes: tuple[str, ...]
     """Fields that give the tokens of one sequence."""
     batch_field: str

@@ -20,7 +20,7 @@ def always(_: Any) -> bool:
 
 @dataclass(frozen=True)
 class Knob:
-    """The facts of one knob; those from ``name`` on are what its field itself states, and are filled in from it."""
+    """The facts of one knob. The facts from ``name`` on come from the field that carries the record."""
 
     help: str
     """One line, without the values and the default."""
@@ -31,7 +31,7 @@ class Knob:
     grid_on: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """The same for one kind of device, where that differs."""
     follows: str = ""
-    """What decides the values of a search instead of ``grid``; empty: the grid holds for every request."""
+    """The rule that gives the values of a search in place of ``grid``; empty: the grid holds for every request."""
     axis: str = ""
     """The mesh axis that has to be above one for the knob to mean anything."""
     active: Callable[[Any], bool] = always
@@ -70,7 +70,7 @@ class Knob:
         return self.name.replace("_", "-")
 
     def value(self, text: str) -> str:
-        """The value that a spelling stands for; the text itself where it is no other spelling."""
+        """Return the value that a spelling means; the text itself if it is not an alias."""
         return self.spellings.get(text, text)
 
     @property
@@ -79,7 +79,7 @@ class Knob:
         return not self.values
 
     def grid_values(self, kind: str) -> tuple[Value, ...]:
-        """What a search on this kind of device tries where neither a filter nor the mesh decides."""
+        """Values that a search on this kind of device tries where neither a filter nor the mesh decides."""
         return self.grid_on.get(kind) or self.grid or (self.default,)
 
     def is_active(self, strategy: Any) -> bool:
@@ -97,7 +97,7 @@ class Knob:
 
     @property
     def default_words(self) -> str:
-        """What holds where the knob is not given, as help and pages print it."""
+        """The value or rule that holds where the knob is not given, as help and pages print it."""
         if self.follows:
             return self.follows
         several = [value for value in self.grid_values("") if value != self.default]
@@ -108,7 +108,7 @@ class Knob:
 
 
 def knobs_of(fields: Mapping[str, FieldInfo]) -> dict[str, Knob]:
-    """The records that the fields of a model carry, completed with what each field itself states."""
+    """Collect the records that the fields of a model carry, each completed from its field."""
     found = {}
     for name, info in fields.items():
         for record in (item for item in info.metadata if isinstance(item, Knob)):

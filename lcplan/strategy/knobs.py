@@ -15,7 +15,7 @@ from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_ALIASES,
 from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SCHEMES, RING_SCHEMES, SCHEMES, Scheme
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
-"""Of a workload's sequences or tokens, of which there may be as many."""
+"""A number of sequences or tokens, at most all that a workload has."""
 Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
 ShardingMode = Literal["manual", "auto", "explicit"]
 Scheduler = Literal[
@@ -43,7 +43,7 @@ MOE_DISPATCHES: tuple[MoeDispatch, ...] = get_args(MoeDispatch)
 ATTENTION_BLOCK = 512
 """Queries of a tile where a strategy leaves it to the kernel: MaxText's default for splash (``sa_block_q`` and its like)."""
 HOST_ATTENTION_BLOCK = 128
-"""What the grid takes on a host instead, whose caches hold such tiles: they take half the time of those of 512."""
+"""Query tile of the grid on a host, whose caches hold tiles of this size: they take half the time of tiles of 512."""
 
 ALL = ("train", "sample", "rl")
 ROLLOUT = ("sample", "rl")
@@ -55,12 +55,19 @@ class StepKnobs(Frozen):
     mesh: Mesh
     scheme: Annotated[
         Scheme,
-        Knob(help="How context moves KV", grid=SCHEMES, axis="context", shown=True, bare=True, tuner=SCHEMES),
+        Knob(
+            help="How context ranks exchange keys and values",
+            grid=SCHEMES,
+            axis="context",
+            shown=True,
+            bare=True,
+            tuner=SCHEMES,
+        ),
     ] = DEFAULT_SCHEME
     ulysses: Annotated[
         Size,
         Knob(
-            help=f"Neighbouring context ranks that exchange heads in {GROUP_SCHEME_NAMES}; the ring joins the groups of them",
+            help=f"Context ranks per group exchanging heads in {GROUP_SCHEME_NAMES}; a ring joins the groups",
             follows="all that fit",
             axis="context",
             active=lambda strategy: strategy.scheme in GROUP_SCHEMES,
@@ -70,7 +77,7 @@ class StepKnobs(Frozen):
     bidirectional: Annotated[
         Switch,
         Knob(
-            help="Whether half of the heads' keys and values travel each way round a ring",
+            help="Send half of the heads' keys and values in each direction of the ring",
             needs_key=True,
             axis="context",
             active=lambda strategy: strategy.scheme in RING_SCHEMES,
@@ -81,13 +88,19 @@ class StepKnobs(Frozen):
     remat: Annotated[
         RematName,
         BeforeValidator(remat_name),
-        Knob(help="Remat policy", grid=GRID_POLICIES, shown=True, tuner=tuple(REMAT_POLICIES), spellings=REMAT_ALIASES),
+        Knob(
+            help="Remat policy: which activations are saved for the backward pass",
+            grid=GRID_POLICIES,
+            shown=True,
+            tuner=tuple(REMAT_POLICIES),
+            spellings=REMAT_ALIASES,
+        ),
     ] = "full"
     offload_percent: Annotated[
         int,
         Field(ge=1, le=100),
         Knob(
-            help="Share of the layers, the first of each run, whose tensors remat offloads to the host",
+            help="Share of the layers that offload their saved tensors to the host, from the first of each layer loop",
             needs_key=True,
             workloads=("train",),
             active=lambda strategy: bool(REMAT_POLICIES[strategy.remat].offloaded),
@@ -113,7 +126,7 @@ class StepKnobs(Frozen):
     loss_chunk_tokens: Annotated[
         Part,
         Knob(
-            help="Tokens of a context rank whose logits exist at a time",
+            help="Tokens per context rank whose logits are in memory at a time",
             follows="divisors of a rank's tokens, up to 1024 and 4096",
             unit="tokens",
             shown=False,
@@ -124,7 +137,7 @@ class StepKnobs(Frozen):
         int,
         Field(ge=0, le=2**16),
         Knob(
-            help="Largest number of queries in a tile of attention; 0 leaves it to the kernel",
+            help="Largest query tile of the attention kernel; 0: the kernel's default",
             needs_key=True,
             grid_on={"cpu": (HOST_ATTENTION_BLOCK,)},
             unit="tokens",
@@ -136,13 +149,17 @@ class StepKnobs(Frozen):
     """The placement of the axes. It carries no record: the mesh and the hardware decide which placements differ."""
     sharding_mode: Annotated[
         ShardingMode,
-        Knob(help="Who places arrays: the program, the compiler, or the arrays' types", needs_key=True),
+        Knob(help="How arrays are sharded: manual by shard_map, auto by the compiler, explicit by array types", needs_key=True),
     ] = "manual"
-    scheduler: Annotated[Scheduler, Knob(help="Preset of XLA's scheduling flags", needs_key=True, tuner=SCHEDULERS)] = "default"
+    scheduler: Annotated[Scheduler, Knob(help="Preset of XLA scheduling flags", needs_key=True, tuner=SCHEDULERS)] = "default"
     """Its flags by their names under the jax at hand: ``planner.measure.targets.schedulers``."""
     collective_matmul: Annotated[
         CollectiveMatmul,
-        Knob(help="Products over tensor in pieces that go round a ring", axis="tensor", tuner=COLLECTIVE_MATMULS),
+        Knob(
+            help="Overlap tensor-parallel matmuls with their communication, in a ring of one or two directions",
+            axis="tensor",
+            tuner=COLLECTIVE_MATMULS,
+        ),
     ] = "off"
     gather_dtype: Annotated[Dtype, Knob(help="Dtype of the weights in FSDP gathers", workloads=ALL)] = "bf16"
     reduce_dtype: Annotated[Dtype, Knob(help="Dtype of the gradients in FSDP reductions")] = "fp32"
@@ -153,18 +170,18 @@ class StepKnobs(Frozen):
         Knob(help="How tokens reach their experts", workloads=("train",), active_when="the model has experts"),
     ] = "dropless"
     """``dropless``: all-to-all of rows sorted by expert. ``capacity``: all-to-all of a fixed number of rows for each expert.
-    ``gather``: every rank gathers all tokens and multiplies those that are its own."""
+    ``gather``: every rank gathers all tokens and multiplies only the rows of its own experts."""
     moe_capacity_percent: Annotated[
         int,
         Field(ge=0, le=100000, validation_alias=AliasChoices("moe_capacity_percent", "moe_room_percent")),
         Knob(
-            help="Expert capacity in % of a balanced load (200 = capacity factor 2.0); 0: the worst case, nothing is dropped",
+            help="Expert capacity in % of a balanced load (200 = capacity factor 2.0); 0: the worst case, no row is dropped",
             workloads=("train",),
             active_when="the model has experts",
             unit="%",
         ),
     ] = 200
-    """Of an expert rank, with ``capacity`` of each expert. Rows beyond it are dropped and counted."""
+    """Capacity of an expert rank; with ``capacity``, of each expert. Rows beyond it are dropped and counted."""
 
 
 class RolloutKnobs(Frozen):
@@ -175,7 +192,7 @@ class RolloutKnobs(Frozen):
     parameters: Annotated[
         ParameterLayout,
         Knob(
-            help="Where decoding finds parameters",
+            help="Layout of the parameters during decoding",
             workloads=ROLLOUT,
             follows="every layout of the mesh",
             shown=True,
@@ -187,7 +204,7 @@ class RolloutKnobs(Frozen):
     cache: Annotated[
         CacheLayout,
         Knob(
-            help="One program for the whole cache, or one for each power of two of filled positions",
+            help="One program for the whole KV cache, or one per power of two of filled positions",
             workloads=ROLLOUT,
             grid=get_args(CacheLayout),
             shown=True,

@@ -1,8 +1,8 @@
 """Remat policies by name: which named tensors of a layer the forward pass keeps for the backward pass, and where.
 
-The names are those that ``strategies`` gives with ``checkpoint_name`` and that ``cost_models`` sizes, so the program and
-the law read one table. ``layer_in``, the residual stream entering a layer, is always kept: it is the scan's carry. What is
-offloaded waits in the host's memory. Several sets are MaxText's, under names of our own (planner/trainers/maxtext/export.py).
+``strategies`` gives these names with ``checkpoint_name`` and ``cost_models`` sizes them, so the program and its price read
+one table. ``layer_in``, the residual stream entering a layer, is always kept: it is the scan's carry. Offloaded tensors
+wait in the host's memory. Several sets are MaxText's, under names of our own (planner/trainers/maxtext/export.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RematName = Literal[
 ]
 
 OFFLOAD_PERCENT = 100
-"""Share of a model's layers whose tensors an offloading policy sends to the host, where nothing else is said: all."""
+"""Share of a model's layers whose tensors an offloading policy sends to the host by default: all."""
 
 LAYER_IN = "layer_in"
 """The residual stream entering a layer, B T/tensor D, which every policy keeps."""
@@ -56,7 +56,7 @@ _PRODUCTS = (*_PROJECTED, "attention_out", "gate", "up")
 
 @dataclass(frozen=True)
 class RematPolicy:
-    """What of a layer is there for the backward pass: ``kept`` on the device, ``offloaded`` to the host's memory."""
+    """The tensors of a layer saved for the backward pass: ``kept`` on the device, ``offloaded`` to the host's memory."""
 
     kept: tuple[str, ...] = ()
     offloaded: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class RematPolicy:
 
     @property
     def on_device(self) -> RematPolicy:
-        """The same tensors saved, all of them on the device: what a layer does that a share of offloading leaves out."""
+        """The same tensors saved, all of them on the device: the policy of the layers that a share of offloading leaves out."""
         return RematPolicy(self.saved)
 
     @property
@@ -93,7 +93,7 @@ REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
 
 
 def offloading_turns(repeats: int, percent: Count) -> Count:
-    """How many turns of a loop over layers offload, the first ones: ``percent`` of them, rounded up.
+    """Number of iterations of the layer loop that offload, from the first: ``percent`` of them, rounded up.
 
     >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
     [16, 2, 32]
@@ -111,8 +111,8 @@ GRID_POLICIES: tuple[str, ...] = (
     "offload-layer-in",
     "offload-attention",
 )
-"""What a search tries without a filter. Of the rest, those that keep products and run attention again save little time for
-what they hold at long sequences, and those that offload products move more than any link to a host can hide."""
+"""Policies that a search tries without a filter. Policies that keep products and repeat attention save little time for
+their memory at long sequences; policies that offload products move more bytes than any link to a host can hide."""
 
 REMAT_ALIASES: MappingProxyType[str, RematName] = MappingProxyType(
     {"none": "save-all", "dots": "save-dots", "minimal": "save-dots"}
@@ -128,7 +128,7 @@ TENSOR_ALIASES: MappingProxyType[str, str] = MappingProxyType({"context": "atten
 
 
 def remat_name(text: Any) -> Any:
-    """The policy that a spelling stands for; the value itself where it is no other spelling.
+    """The policy that a spelling means; the value itself if it is not an alias.
 
     >>> remat_name("none"), remat_name("minimal"), remat_name("full")
     ('save-all', 'save-dots', 'full')
@@ -137,7 +137,7 @@ def remat_name(text: Any) -> Any:
 
 
 def tensor_name(text: str) -> str:
-    """The named tensor that a spelling stands for.
+    """The named tensor that a spelling means.
 
     >>> tensor_name("context"), tensor_name("lse")
     ('attention_output', 'lse')

@@ -1,7 +1,7 @@
 """Context schemes: one record for each way in which queries reach the keys and values of other context ranks.
 
 Rules, cost model, programs and trainers ask a record for its facts and never compare names, so that a new scheme costs a record
-here, a program in ``strategies/schemes`` and, where no existing law fits its facts, a law in ``cost_models/schemes``.
+here, a program in ``strategies/schemes`` and, where no existing one fits its facts, a module in ``cost_models/schemes``.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Strategy(StepKnobs):
 
     @model_serializer(mode="wrap")
     def _without_rollout(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A train step's strategy has no key for what it does not have."""
+        """Leave out the keys of features that a train step's strategy does not have."""
         data: dict[str, Any] = dump(self)
         if self.sampling is None:
             data.pop("sampling", None)
@@ -46,7 +46,7 @@ class Strategy(StepKnobs):
 
     @property
     def state_shards(self) -> int:
-        """Over how many devices matrices and their optimizer state are split."""
+        """Number of devices over which matrices and their optimizer state are split."""
         return self.mesh.state_shards
 
     def with_knob(self, name: str, value: Value) -> Self:
@@ -86,7 +86,7 @@ class Strategy(StepKnobs):
 
 
 def _words(knobs: Frozen, records: Mapping[str, Knob]) -> Iterator[str]:
-    """The knobs that a label names: those that every label has, and those that were changed."""
+    """The knobs that a label names: the ones that every label has, and the ones that were changed."""
     for name, knob in records.items():
         value = getattr(knobs, name)
         if value != knob.default if knob.shown is None else knob.shown and _has_axis(knobs, knob):

@@ -1,4 +1,4 @@
-"""Candidate: a strategy, what the laws say of it, what a compiler and a clock said, and the best of what is known."""
+"""Candidate: a strategy, its estimate, its compile and timing, and the best evidence of the three."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.candidates.learning import Learnt
 
 @dataclass(frozen=True)
 class Best:
-    """The highest rung's answer to the three questions that decide: how long, how much memory, does it fit."""
+    """The answer of the highest evidence level to the three deciding questions: how long, how much memory, does it fit."""
 
     rung: Rung
     step_s: float
@@ -21,7 +21,7 @@ class Best:
     fits: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: ``best``."""
+        """Return the document ``best`` of DESIGN."""
         return {
             "rung": self.rung,
             "step_s": self.step_s,
@@ -40,7 +40,7 @@ class Candidate:
     compiled: Compiled | None = None
     timed: Timed | None = None
     learnt: Learnt | None = None
-    """What this and other candidates' compiles and timings teach of its time."""
+    """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
 
     @property
     def usable(self) -> bool:
@@ -49,8 +49,8 @@ class Candidate:
 
     @property
     def best(self) -> Best:
-        """The best that is known. Compiled memory replaces modelled memory, timed seconds replace modelled seconds, which what
-        was learnt rescales until then."""
+        """The best evidence. Compiled memory replaces modelled memory. Timed seconds replace modelled seconds,
+        which learnt corrections rescale until then."""
         rung: Rung = "modelled"
         step_s, memory = self.estimate["step_s"], self.estimate["memory_bytes"]["total"]
         fits = bool(self.estimate["fits"])
@@ -64,7 +64,7 @@ class Candidate:
         return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable)
 
     def with_compiled(self, compiled: Compiled, budget_bytes: int) -> Candidate:
-        """The same candidate with a compile's result, held against the budget."""
+        """The same candidate with a compile's result, compared with the budget."""
         if compiled.total_bytes is None:
             return replace(self, compiled=compiled)
         fits = compiled.total_bytes + self.estimate["allowance_bytes"] <= budget_bytes
@@ -75,7 +75,7 @@ class Candidate:
         return replace(self, timed=timed)
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: ``CANDIDATE``."""
+        """Return the document ``CANDIDATE`` of DESIGN."""
         strategy = {"devices": self.strategy.devices, **self.strategy.model_dump(mode="json")}
         return {
             "strategy": strategy,
@@ -88,7 +88,7 @@ class Candidate:
 
 
 def objective_value(candidate: Candidate, objective: str) -> float:
-    """The number that the objective makes large: tokens/s, tokens/s a device, or the negative step [s]."""
+    """The number that the objective maximizes: tokens/s, tokens/s per device, or the negative step [s]."""
     best = candidate.best
     if objective == "step_s":
         return -best.step_s
@@ -96,9 +96,9 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 
 
 def rank(candidates: list[Candidate], objective: str) -> list[Candidate]:
-    """Best first: those that fit by objective, then those that do not, failed compiles last.
+    """Sort best first: candidates that fit by objective, then candidates that do not, failed compiles last.
 
-    Timed candidates stand before those that are not: a clock's seconds and a law's are no fair race.
+    Timed candidates precede untimed ones: measured and modelled seconds are not comparable.
     """
 
     def key(candidate: Candidate) -> tuple[bool, bool, bool, float, int, int]:

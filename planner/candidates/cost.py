@@ -1,4 +1,4 @@
-"""Cost: what a billion tokens take in device-hours, money and energy."""
+"""Cost: device-hours, money and energy per billion tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cost:
 
     @classmethod
     def of(cls, candidate: Candidate, hardware: HardwareSpec, price_usd_per_device_hour: float | None = None) -> Cost:
-        """``devices / tokens_per_s`` device-seconds a token, on the candidate's best evidence."""
+        """``devices / tokens_per_s`` device-seconds per token, on the candidate's best evidence."""
         hours = TOKENS * candidate.strategy.devices / candidate.best.tokens_per_s / 3600.0
         power = hardware.device.power_w
         return cls(

@@ -17,7 +17,7 @@ def frame(rows: Sequence[dict[str, Any]]) -> DataFrame:
     Raises
     ------
     StageFailedError
-        The extra is not installed; says which.
+        The extra is not installed; the message names it.
     """
     try:
         import pandas

@@ -1,7 +1,7 @@
-"""Learnt: what compiles and timings teach of a candidate's time, beside its estimate, which stays as it was.
+"""Learnt: corrections of a candidate's time from compiles and timings. The estimate itself stays unchanged.
 
 A compile shows the collectives that a step really makes: communication is taken in proportion to their time. Timings teach how
-far the laws' computation and communication are off on this device; candidates that were not timed are ranked by both.
+far the cost model's computation and communication are off on this device; untimed candidates are ranked by both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.candidates.candidate import Candidate
 
 TRUST = 0.1
-"""Weight of the laws' own scales, which are 1, beside the relative error of one timing, which is 1: ten timings against one."""
+"""Weight of the cost model's own scales, which are 1, against the relative error of one timing, which is 1."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Learnt:
         return computation * self.computation_scale + communication * self.communication_as_compiled * self.communication_scale
 
     def to_json(self) -> dict[str, float | int]:
-        """As in ``CANDIDATE``."""
+        """Return the entries of the document ``CANDIDATE``."""
         return dict(vars(self))
 
 

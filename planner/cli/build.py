@@ -28,6 +28,7 @@ class RequestOptions(WorkloadOptions):
     budget: int | None = None
     mesh: str | None = None
     trainer: str | None = None
+    trainer_jax: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -60,7 +61,8 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
         raise BadInputError(problems)
     filters = Filters(mesh=mesh, **knobs)
     if options.trainer is not None:
-        filters = restrict(filters, trainer(options.trainer), hardware=hardware, model=model)
+        own = trainer(options.trainer)
+        filters = restrict(filters, own, hardware=hardware, model=model, jax=options.trainer_jax)
     return make_request(
         {
             "model": model,
@@ -71,6 +73,7 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
             "devices": options.devices,
             "filters": filters,
             "trainer": options.trainer,
+            "trainer_jax": options.trainer_jax if options.trainer else "",
         }
     )
 

@@ -1,1 +1,1 @@
-"""Explain: where bytes and seconds go, what rests on what, why a strategy lost, and what would make it win."""
+"""Explain: where bytes and seconds go, on which evidence, why a strategy lost, and which change would make it win."""

@@ -1,4 +1,4 @@
-"""Break-even: what would have to change outside a strategy for it to beat the winner, by the laws."""
+"""Break-even: the change outside a strategy with which it would beat the winner, by the cost model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOUBLINGS = 6
 
 @dataclass(frozen=True)
 class BreakEven:
-    """One quantity, the nearest tried value at which the strategy beats the winner, and the sentence that says so."""
+    """One quantity, the nearest tried value at which the strategy beats the winner, and the sentence about it."""
 
     quantity: str
     value: float
@@ -28,7 +28,7 @@ class BreakEven:
 
 
 def break_evens(request: SearchRequest, *, strategy: Strategy, winner: Strategy) -> tuple[BreakEven, ...]:
-    """For each quantity the nearest value, in doublings from the request's own, at which the strategy fits and is faster."""
+    """The nearest value of each quantity, in doublings from the request's own, at which the strategy fits and is faster."""
     found = []
     for quantity in (_sequence, _batch, _bandwidth, _memory):
         for tried in quantity(request):

@@ -13,6 +13,7 @@ from planner.explain.inventory import Line, inventory, trouble
 from planner.explain.shifts import Shift, shifts
 from planner.explain.traffic import Exposure, Transfer, exposures, transfers
 from planner.explain.why import Difference, Verdict, differences, verdict
+from planner.measure.targets.backends import GPU_BACKENDS
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.run.run_read import Run
 from planner.space.analysis import setting_of
@@ -21,7 +22,7 @@ from planner.workloads.pricing import price
 
 @dataclass(frozen=True)
 class Explanation:
-    """One strategy of a run. ``others`` and ``shifts`` are the winner's; ``compared`` is a second strategy beside it."""
+    """One strategy of a run. ``others`` and ``shifts`` are the winner's; ``compared`` is a second strategy to compare with."""
 
     run: Run
     candidate: Candidate
@@ -34,6 +35,12 @@ class Explanation:
     cost: Cost
     others: tuple[Verdict, ...] = ()
     shifts: tuple[Shift, ...] = ()
+
+    @property
+    def backend_needs(self) -> str:
+        """The conditions of the strategy's backend at run time; empty where it has no conditions of its own."""
+        facts = GPU_BACKENDS.get(self.candidate.strategy.backend)
+        return facts.needs if facts is not None and facts.options else ""
 
     @property
     def measured_share(self) -> float:
@@ -52,6 +59,7 @@ class Explanation:
                 {"part": e.part, "transfer_s": e.transfer_s, "exposed_s": e.exposed_s, "hidden_s": e.hidden_s}
                 for e in self.exposures
             ],
+            "backend_needs": self.backend_needs,
             "transfers": [asdict(transfer) for transfer in self.transfers],
             "basis": {
                 "measured_share_ratio": self.measured_share,
@@ -116,7 +124,7 @@ def verdict_json(found: Verdict) -> dict[str, Any]:
 
 
 def explain(run: Run, strategy: Strategy | None = None, *, price_usd_per_device_hour: float | None = None) -> Explanation:
-    """Explain a strategy of the run; without one the winner, or where nothing fits the best of what does not."""
+    """Explain a strategy of the run; by default the winner, or the closest miss where nothing fits."""
     request, winner = run.request, run.winner
     candidate = _candidate(run, strategy)
     setting = setting_of(request)

@@ -1,4 +1,4 @@
-"""Inventory: the collectives that the laws list beside those that the executable shows, and everything that is amiss."""
+"""Inventory: the collectives of the cost model next to those of the executable, and every difference that matters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from planner.explain.traffic import Transfer
 SMALL_BYTES = 2**16
 """Traffic of a step below this is bookkeeping (loop counters, norms): never reported as unexpected."""
 TOLERANCE = 0.05
-"""Bytes of a step within this of the law count as those that the law lists."""
+"""Relative difference up to which an executable's bytes match the cost model's."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of collective over one axis: a step's bytes and calls by the laws and in the executable."""
+    """One kind of collective over one axis: bytes and calls per step by the cost model and in the executable."""
 
     op: str
     axis: str
@@ -68,20 +68,20 @@ def inventory(candidate: Candidate, moved: tuple[Transfer, ...]) -> tuple[Line, 
 
 
 def trouble(candidate: Candidate, lines: tuple[Line, ...]) -> tuple[str, ...]:
-    """What the reader must know of this candidate's evidence, gravest first."""
+    """Warnings about this candidate's evidence, most serious first."""
     both = (("compile", candidate.compiled), ("timing", candidate.timed))
     found = [f"the {name} failed: {one.error}" for name, one in both if one is not None and one.error]
     if candidate.compiled is not None:
         found += candidate.compiled.warnings
     found += [
-        f"unexpected {line.op} over {line.axis or '?'} in the executable: {format_bytes(line.compiled_bytes or 0)} a step that "
-        "no law lists"
+        f"unexpected {line.op} over {line.axis or '?'} in the executable: {format_bytes(line.compiled_bytes or 0)} per "
+        "step that the cost model does not list"
         for line in lines
         if line.verdict == "unexpected"
     ]
     found += [
-        f"{line.op} over {line.axis} moves {format_bytes(line.compiled_bytes or 0)} a step in the executable, "
-        f"{format_bytes(line.modelled_bytes)} by the laws"
+        f"{line.op} over {line.axis} moves {format_bytes(line.compiled_bytes or 0)} per step in the executable, "
+        f"{format_bytes(line.modelled_bytes)} by the cost model"
         for line in lines
         if line.verdict in {"more", "fewer", "not found"} and max(line.modelled_bytes, line.compiled_bytes or 0) > SMALL_BYTES
     ]

@@ -1,4 +1,4 @@
-"""Shifts: what of the request would have to change for another strategy to win."""
+"""Shifts: the changes of the request that would make another strategy win."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACTORS = (0.25, 0.5, 2.0, 4.0)
 
 @dataclass(frozen=True)
 class Shift:
-    """At ``quantity`` = ``value`` (``label`` for people) this strategy is the best by the laws; None where nothing fits."""
+    """The best strategy by the cost model at ``quantity`` = ``value`` (``label`` for people); None: nothing fits."""
 
     quantity: str
     value: Value
@@ -30,7 +30,7 @@ class Shift:
 
 
 def shifts(request: SearchRequest, backends: tuple[str, ...], *, winner: Strategy) -> tuple[Shift, ...]:
-    """The best strategy by the laws at a quarter, half, twice and four times the length, memory and bandwidth."""
+    """The best strategy by the cost model at a quarter, half, twice and four times the length, memory and bandwidth."""
     ask = Ask(request, backends, request.devices or request.hardware.devices)
     found = []
     for varied in _varied(request):

@@ -19,7 +19,7 @@ from planner.candidates.candidate import Candidate
 
 @dataclass(frozen=True)
 class Transfer:
-    """One kind of collective of a step. ``transfer_s`` is all of its time [s a step], hidden or not."""
+    """One kind of collective of a step. ``transfer_s`` is all of its time [s per step], hidden or not."""
 
     part: str
     op: str
@@ -33,13 +33,13 @@ class Transfer:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes a step of one device."""
+        """Bytes per step of one device."""
         return self.calls * self.bytes
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Communication of one time part: all of its transfers, what the step waits for, and what compute hides [s a step]."""
+    """Communication of one time part: all transfers, their exposed time, and the time hidden by compute [s per step]."""
 
     part: str
     transfer_s: float
@@ -52,7 +52,7 @@ class Exposure:
 
 
 def transfers(setting: Setting, candidate: Candidate) -> tuple[Transfer, ...]:
-    """Every collective of the candidate's step by the laws, most time first."""
+    """Every collective of the candidate's step by the cost model, most time first."""
     strategy = candidate.strategy
     if strategy.sampling is not None:
         return ()
@@ -87,7 +87,7 @@ def _link(layout: Layout, span: Span) -> str:
 
 
 def exposures(candidate: Candidate, moved: tuple[Transfer, ...]) -> tuple[Exposure, ...]:
-    """What of each communication part the step waits for, beside all that it moves."""
+    """Exposed time and all transfers of each communication part."""
     times = candidate.estimate["time_s"]
     return tuple(
         Exposure(key, sum(transfer.transfer_s for transfer in moved if transfer.part == key), times.get(key, 0.0))

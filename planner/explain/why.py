@@ -1,4 +1,4 @@
-"""Why: what stands between a strategy and the winner, and what would make it win."""
+"""Why: the reasons why a strategy is not the winner, and the changes that would make it win."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reason = Literal["won", "failed", "rule", "memory", "time"]
 
 @dataclass(frozen=True)
 class Difference:
-    """One term of two strategies; ``more`` is what the second has beyond the first."""
+    """One term of two strategies; ``more`` is the second's excess over the first."""
 
     term: str
     first: float
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def verdict(request: SearchRequest, candidate: Candidate, *, winner: Candidate | None, deep: bool = True) -> Verdict:
-    """Hold ``candidate`` against ``winner``: rules first, then failure, memory, time. ``deep``: also what would help."""
+    """Compare ``candidate`` with ``winner``: rules first, then failure, memory, time. ``deep``: also changes that help."""
     if winner is not None and candidate.strategy == winner.strategy:
         return Verdict(candidate, "won", (), 0.0, (), (), ())
     broken = broken_rules(setting_of(request), candidate.strategy)
@@ -97,7 +97,7 @@ def differences(first: Candidate, second: Candidate, *, parts: str) -> tuple[Dif
 
 
 def fitting_variants(request: SearchRequest, candidate: Candidate) -> tuple[str, ...]:
-    """Single changes of knobs on the same mesh that make the strategy fit by the laws, fastest first."""
+    """Single changes of knobs on the same mesh that make the strategy fit by the cost model, fastest first."""
     found: list[tuple[float, str]] = []
     for says, strategy in _variants(request, candidate.strategy):
         if broken_rules(setting_of(request), strategy):

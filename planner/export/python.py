@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 from lcplan.formats.errors import BadInputError
 from planner.measure.targets import installed
+from planner.trainers import trainer
+
+_VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 def variable_of(name: str) -> str:
@@ -22,7 +26,7 @@ def python_of(name: str, given: str | None) -> str:
 
 
 def jax_of(python: str) -> str:
-    """The jax version of ``python``; empty where it has none.
+    """Return the jax version of ``python``; empty without jax.
 
     Raises
     ------
@@ -34,3 +38,21 @@ def jax_of(python: str) -> str:
         return str(json.loads(done.stdout).get("jax", ""))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise BadInputError(f"--toolchain {python}: not a Python that runs: {error}") from None
+
+
+def trainer_jax(name: str, stated: str | None, *, option: str, python: str | None) -> str:
+    """The jax that a trainer runs under: the stated version, else that of ``python``; empty where neither is known.
+
+    Raises
+    ------
+    BadInputError
+        The version is not one, or the trainer does not run on jax.
+    """
+    target = trainer(name)
+    if stated is None:
+        return jax_of(python) if python and target.jax else ""
+    if not target.jax:
+        raise BadInputError(f"{option} {stated}: {target.title} does not run on jax; leave the option out")
+    if not _VERSION.fullmatch(stated):
+        raise BadInputError(f"{option} {stated}: not a version; write it like 0.10.1")
+    return stated

@@ -1,1 +1,1 @@
-"""What the user asked: the request, its filters and its workload."""
+"""The user's question: the request, its filters and its workload."""

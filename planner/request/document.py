@@ -7,7 +7,7 @@ from typing import Any
 from planner.request.request import SearchRequest
 
 SCHEMA_VERSION = 1
-"""Of the JSON documents of all commands."""
+"""Version of the JSON documents of all commands."""
 
 
 def request_json(request: SearchRequest) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class AxisFilter(Frozen):
     intervals: Annotated[tuple[Interval, ...], Field(min_length=1)]
 
     def allows(self, size: int) -> bool:
-        """Whether ``size`` lies in one of the intervals."""
+        """Whether one of the intervals contains ``size``."""
         return any(low <= size <= high for low, high in self.intervals)
 
     @property
@@ -86,7 +86,7 @@ def refuse_several(filters: Filters, knobs: Iterable[str]) -> None:
 
 
 def parse_mesh(text: str) -> dict[str, AxisFilter]:
-    """``context=8..32,tensor=1,2`` as one filter an axis.
+    """Parse ``context=8..32,tensor=1,2`` into one filter per axis.
 
     Raises
     ------

@@ -19,7 +19,7 @@ def _names(knob: Knob) -> Any:
 
 
 def with_knobs(cls: type[Model]) -> type[Model]:
-    """Give a model a field for each knob: the values that were given, in their order; empty where there are none."""
+    """Give a model a field for each knob: the given values in their order; empty where no value is given."""
     fields: dict[str, Any] = {name: (tuple[int, ...] if knob.is_number else _names(knob), ()) for name, knob in KNOBS.items()}
     for name, knob in KNOBS.items():
         if knob.aliases:

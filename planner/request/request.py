@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
@@ -33,8 +33,16 @@ class SearchRequest(Frozen):
     filters: Filters = Filters()
     trainer: str | None = None
     """Only strategies that this trainer runs as they are (``planner.trainers.trainer_names``)."""
+    trainer_jax: str = ""
+    """The jax that the trainer runs under; empty: the one that its version was verified with."""
     program: Program = Field(default=STEP, exclude=True)
-    """Whose step the laws price: an imported file's trainer's, else that of docs/step.md. No part of a search's question."""
+    """The program that the cost model prices: an imported file's trainer's, else lcplan's own. Not part of a search."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_jax(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The fields; ``trainer_jax`` only where it is stated, so that other requests keep their identity."""
+        fields: dict[str, Any] = handler(self)
+        return fields if self.trainer_jax else {name: value for name, value in fields.items() if name != "trainer_jax"}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -45,7 +53,7 @@ class SearchRequest(Frozen):
             )
         if self.model.not_planned:
             raise ValueError(
-                f"{self.model.name} is counted, not planned; what lcplan's step does not have: "
+                f"{self.model.name} is counted, not planned; lcplan's step does not support: "
                 f"{', '.join(self.model.not_planned)}; "
                 f"its parameters are in `lcplan catalog models {self.model.name}`"
             )
@@ -63,12 +71,12 @@ class SearchRequest(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes two requests the same question (effort, such as survivors or jobs, is not part of it)."""
+        """The facts that make two requests the same question (effort, such as survivors or jobs, is not part of it)."""
         return self.model_dump(mode="json")
 
     @property
     def slug(self) -> str:
-        """A folder name: what a person would call the request, and eight digits that tell it from its neighbours."""
+        """A folder name: a short description of the request, and eight digits of its hash."""
         digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
         kind = [self.workload.kind] if self.workload.kind != DEFAULT_KIND else []
         parts = [self.model.name, *kind, format_tokens(self.workload.seq_len), self.hardware.name]
@@ -78,7 +86,7 @@ class SearchRequest(Frozen):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the reader should know of the request itself."""
+        """Notes on the request itself for the reader."""
         found = [f"{self.model.name}: {note}" for note in self.model.notes]
         limit = self.model.max_position
         if limit is not None and self.workload.seq_len > limit:
@@ -97,9 +105,9 @@ class SearchRequest(Frozen):
 
 
 def default_global_batch(seq_len: int, hardware: HardwareSpec, devices: int | None = None) -> int:
-    """Sequences a step where the request gives none: 4 Mi tokens rounded down, at least one sequence.
+    """Sequences per step where the request gives no batch: 4 Mi tokens rounded down, at least one sequence.
 
-    On ``cpu-host`` one sequence a device, since a host can't step through millions of tokens.
+    On ``cpu-host`` one sequence per device, since a host can't step through millions of tokens.
 
     >>> DEFAULT_TOKENS_PER_STEP // 262144
     16

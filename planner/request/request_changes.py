@@ -10,10 +10,10 @@ from lcplan.spec.workload import DEFAULT_TOKENS_PER_STEP
 from planner.request.request import SearchRequest, default_global_batch
 
 TILE_TOKENS = 128
-"""Lengths are searched in whole tiles of so many tokens a context rank: the query tile of flash attention kernels
+"""Lengths are searched in whole tiles of this many tokens per context rank: the query tile of flash attention kernels
 (arXiv:2307.08691, section 3.3, blocks of 64 or 128) and the lane width of a TPU."""
 LONGEST_TOKENS = 2**40
-"""The largest sequence length that a workload takes."""
+"""The largest sequence length of a workload."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Ask:
-    """``request.devices`` is None; at most ``most_devices`` are used. ``backends`` are those that the toolchain has."""
+    """``request.devices`` is None; at most ``most_devices`` are used. ``backends`` are the toolchain's."""
 
     request: SearchRequest
     backends: tuple[str, ...]
@@ -40,7 +40,7 @@ class Ask:
 
     @property
     def longest(self) -> int:
-        """No length above this is asked for: a rollout's attention window, or what a workload takes [tokens]."""
+        """Longest sequence to ask for: a rollout's attention window, or the workload's limit [tokens]."""
         return min(LONGEST_TOKENS, self.request.longest or LONGEST_TOKENS)
 
     def at(self, *, seq_len: int | None = None, global_batch: int | None = None) -> SearchRequest:

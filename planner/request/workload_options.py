@@ -13,7 +13,7 @@ from planner.request.request import default_global_batch
 
 
 class WorkloadOptions(Frozen):
-    """What ``workload_options`` parses, with the sizes of a train step."""
+    """The values that ``workload_options`` parses, with the sizes of a train step."""
 
     kind: WorkloadKind = "train"
     seq: int | None = None
@@ -45,7 +45,7 @@ def workload_of(options: WorkloadOptions, hardware: HardwareSpec, devices: int |
     Raises
     ------
     BadInputError
-        A length or a batch beyond what a workload takes.
+        A length or a batch beyond a workload's limit.
     """
     made = WORKLOAD_TYPES[options.kind]
     fields = made.fields_of(options.model_dump(), lambda length: default_global_batch(length, hardware, devices))
@@ -76,7 +76,7 @@ def _knobs(options: WorkloadOptions) -> Iterator[str]:
 
 
 def no_such_knob(knob: Knob, kind: str) -> str:
-    """Say which kinds of workload have a knob, to those who gave it to another."""
+    """Name the kinds of workload that have a knob, where it was given to another kind."""
     return f"{knob.option} goes with --workload {' or '.join(knob.workloads)}; --workload {kind} has no such knob"
 
 

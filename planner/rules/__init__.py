@@ -11,7 +11,7 @@ from planner.rules.windows import WINDOW_RULES
 _RULES: tuple[Rule, ...] = (*DEVICE_RULES, *SHARDING_RULES, *ATTENTION_RULES, *WINDOW_RULES, *BATCH_RULES, *HOST_RULES)
 
 MESH_RULES: tuple[Rule, ...] = tuple(r for r in _RULES if r.level == "mesh")
-"""Rules that read the mesh alone; they run before the knobs are multiplied out."""
+"""Rules that read only the mesh; they run before the knobs are multiplied out."""
 
 KNOB_RULES: tuple[Rule, ...] = tuple(r for r in _RULES if r.level == "knob")
 """Rules that read the scheme, the backend, microbatches or the loss chunk too."""

@@ -1,4 +1,4 @@
-"""Rules on devices: how many a job can take, and what its links allow."""
+"""Rules on devices: how many a job can take, and which backends its links allow."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _say_idle_backend(_: Setting, strategy: Strategy) -> str:
     where = f"scheme={strategy.scheme}" if strategy.mesh.context > 1 else "context=1"
     return (
         f"backend={strategy.backend} with {where} has no collective-permute to carry, so it is backend=nccl's "
-        "program but for small "
+        "program except for small "
         "all-reduces; use backend=nccl, a ring scheme with context above 1, or collective_matmul with tensor above 1"
     )
 

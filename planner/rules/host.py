@@ -1,4 +1,4 @@
-"""Rules on the host's memory: whether what remat offloads can get there, and whether it has room."""
+"""Rules on the host's memory: whether remat can offload to it, and whether it has the capacity."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _say_host_link(setting: Setting, strategy: Strategy) -> str:
 
 
 def _host_memory(setting: Setting, table: StrategyTable) -> Mask:
-    """Where the link is unknown, that rule speaks."""
+    """Leave rows with an unknown link to the rule about the link."""
     device = setting.hardware.device
     rejected = _offloads(table) & (device.host_oneway_bytes_per_s is not None)
     if device.host_memory_bytes is None:
@@ -64,7 +64,7 @@ def _say_host_memory(setting: Setting, strategy: Strategy) -> str:
 
 
 def _offload_mode(_: Setting, table: StrategyTable) -> Mask:
-    """XLA's partitioner (jax 0.10.1) gives no sharding to what it marks for a memory where arrays' types carry shardings."""
+    """XLA's partitioner (jax 0.10.1) gives no sharding to arrays placed in a memory where array types carry shardings."""
     return np.asarray(_offloads(table) & (table.sharding_mode == code("sharding_mode", "explicit")))
 
 

@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rule:
-    """``broken`` marks the rows that ``name`` rejects, shape [n]; ``explain`` says why one of them is, and the way out."""
+    """``broken`` marks the rows that ``name`` rejects, shape [n]; ``explain`` gives one row's reason and an alternative."""
 
     name: str
     level: Literal["mesh", "knob"]
@@ -27,12 +27,12 @@ class Rule:
 
 
 def code(column: str, value: str) -> int:
-    """The integer that stands for ``value`` in a code column."""
+    """The integer that encodes ``value`` in a code column."""
     return CODES[column].index(value)
 
 
 def divisors_up_to(number: int, limit: int) -> str:
-    """The divisors of ``number`` up to ``limit`` as a person reads them: the way out of a divisibility rule."""
+    """The divisors of ``number`` up to ``limit`` in words: the alternatives of a divisibility rule."""
     found = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
     shown = found if len(found) <= 12 else [*found[:11], found[-1]]
     return ", ".join(str(d) for d in shown)

@@ -1,4 +1,4 @@
-"""Rules on a rollout's mesh and layout. A rollout is also held against the train step's rules on devices and on weights."""
+"""Rules on a rollout's mesh and layout. The train step's rules on devices and on weights apply to a rollout too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROLLOUT_RULES: tuple[Rule, ...] = (
     *(rule for rule in (*DEVICE_RULES, *SHARDING_RULES, *BATCH_RULES[:1]) if rule.level == "mesh"),
     Rule("decode-rows", "mesh", _rows, _say_rows),
 )
-"""In the order in which a rejected mesh is counted."""
+"""Rules in the order in which a rejected mesh is counted."""
 
 
 def layouts_of(fsdp: int, tensor: int) -> tuple[ParameterLayout, ...]:

@@ -124,7 +124,7 @@ def _say_experts(setting: Setting, strategy: Strategy) -> str:
 
 
 def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
-    """What of the step knows no experts."""
+    """Parts of the step that do not support experts."""
     if setting.model.experts is None:
         return np.zeros(len(table), dtype=np.bool_)
     whole = table.collective_matmul == code("collective_matmul", "off")

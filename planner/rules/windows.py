@@ -17,7 +17,7 @@ def _halves(facts: SchemeFacts) -> bool:
 
 
 def _longest(setting: Setting) -> int:
-    """The longest window that is shorter than the sequence [tokens]; 0 where there is none."""
+    """The longest window that is shorter than the sequence [tokens]; 0 if no window is."""
     seq = setting.workload.seq_len
     return max((kind.window for kind in setting.model.layer_kinds if kind.window and kind.window < seq), default=0)
 

@@ -1,4 +1,4 @@
-"""Analysis: every strategy of a request, rejected or estimated, and the order in which those that fit deserve a compile."""
+"""Analysis: every strategy of a request, rejected or estimated, and the order in which fitting ones deserve a compile."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Analysis:
         return Candidate(strategy=self.table.strategy(row), estimate=self.estimates.row(row))
 
     def nearest_miss(self) -> Candidate | None:
-        """Of the strategies over budget the one that is least over it; None where all fit or none was estimated."""
+        """The strategy least over budget; None where all fit or no strategy was estimated."""
         rows = np.flatnonzero(~self.estimates.fits)
         if not len(rows):
             return None
@@ -81,7 +81,7 @@ class Analysis:
 
 
 def setting_of(request: SearchRequest) -> Setting:
-    """What the laws need to know of a request."""
+    """The facts of a request that the cost model needs."""
     return Setting(
         model=request.model,
         hardware=request.hardware,
@@ -93,7 +93,7 @@ def setting_of(request: SearchRequest) -> Setting:
 
 def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
     """The rules on knobs, and those of the trainer that the request is for."""
-    own = rules_for(trainer(request.trainer), request.hardware) if request.trainer else ()
+    own = rules_for(trainer(request.trainer), request.hardware, jax=request.trainer_jax) if request.trainer else ()
     return (*KNOB_RULES, *own)
 
 

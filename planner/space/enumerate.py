@@ -1,4 +1,4 @@
-"""The space: every strategy of a request, as columns. Meshes first, rules on meshes, then the knobs of what is left."""
+"""The space: every strategy of a request, as columns. Meshes first, rules on meshes, then the knobs of the meshes left."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ WAY = ("scheme", "ulysses", "bidirectional")
 
 @dataclass(frozen=True)
 class Knobs:
-    """The values of each knob that a request lets in, on any mesh; those that the mesh decides are in ``MeshOptions``."""
+    """The values of each knob that a request allows on any mesh; ``MeshOptions`` has the values that depend on the mesh."""
 
     values: tuple[tuple[Value, ...], ...]
-    """In the order of ``STEP_KNOBS``."""
+    """Values of each knob, in the order of ``STEP_KNOBS``."""
 
     @classmethod
     def of(cls, filters: Filters, backends: tuple[str, ...], *, kind: str) -> Knobs:
@@ -49,10 +49,10 @@ _NUMBER = {name: number for number, name in enumerate(STEP_KNOBS)}
 
 
 def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
-    """Every mesh of the request, shape [meshes, axes] in the order of ``AXES``; with ``most_devices``, of at most so many.
+    """Every mesh of the request, shape [meshes, axes] in the order of ``AXES``; with ``most_devices``, of at most that many.
 
-    All ordered factorisations of every device count that is let in. A dense model has no expert axis, unless the request asks
-    for one, so that a rule can say why not; of a mixture of experts every size is a row that divides its experts.
+    All ordered factorisations of every device count that is allowed. A dense model has no expert axis, unless the request asks
+    for one, so that a rule can explain the refusal; of a mixture of experts every size is a row that divides its experts.
     """
     first = request.devices or 1
     last = request.devices or min(most_devices or request.hardware.devices, request.hardware.devices)
@@ -103,21 +103,21 @@ class MeshOptions:
     ways: tuple[Way, ...]
     axis_order: tuple[int, ...]
     values: tuple[tuple[str, tuple[Any, ...]], ...]
-    """Of every knob that is no part of a way, by name."""
+    """Values, by name, of every knob that no attention choice covers."""
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         return next(values for known, values in self.values if known == name)
 
     @property
     def points(self) -> int:
-        """How many strategies this mesh stands for."""
+        """Number of strategies on this mesh."""
         return len(self.ways) * len(self.axis_order) * prod(len(values) for _, values in self.values)
 
 
 def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> MeshOptions:
     """Which knob values make different programs on one mesh.
 
-    Without a context axis every scheme is the same program, so one stands for all, and a knob whose axis is 1 keeps its
+    Without a context axis every scheme is the same program, so one represents all, and a knob whose axis is 1 keeps its
     default; placements differ only where the job spans several domains and both middle axes are there.
     """
     sizes = Mesh(**dict(zip(AXES, mesh, strict=True)))
@@ -137,7 +137,7 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
 
 
 def points_of_each(request: SearchRequest, knobs: Knobs, meshes: Ints) -> Ints:
-    """How many strategies each mesh stands for, shape [meshes]: many meshes have the same options, which are made once."""
+    """Number of strategies on each mesh, shape [meshes]: many meshes have the same options, which are made once."""
     if not len(meshes):
         return np.empty(0, dtype=np.int64)
     sizes = dict(zip(AXES, meshes.T, strict=True))

@@ -25,7 +25,7 @@ def resolve_step(request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...
     """The one strategy of a train step on ``mesh`` that the filters name.
 
     Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
-    elsewhere and where every layer has a window, remat is ``full``, a device takes one sequence a microbatch, and the loss
+    elsewhere and where every layer has a window, remat is ``full``, a device takes one sequence per microbatch, and the loss
     chunk is the largest of the grid.
 
     Raises

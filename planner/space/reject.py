@@ -1,4 +1,4 @@
-"""Screening: which rows the rules reject, under which rule, and what to tell the reader."""
+"""Screening: which rows the rules reject, under which rule, and the message for the reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from planner.rules import Rule
 class Rejected:
     """Rows that broke a rule: ``rule[i]`` is the first rule (an index into ``rules``) that row ``i`` of ``table`` breaks.
 
-    ``weight[i]`` is how many strategies the row stands for: a mesh that breaks a mesh rule stands for all its knob values.
+    ``weight[i]`` is the number of strategies in the row: a mesh that breaks a mesh rule counts for all its knob values.
     """
 
     rules: tuple[Rule, ...]
@@ -53,7 +53,7 @@ class Rejected:
 
 
 def screen(setting: Setting, rules: Sequence[Rule], table: StrategyTable) -> NDArray[np.int64]:
-    """The first broken rule of each row as an index into ``rules``, -1 where none is, shape [n]."""
+    """The first broken rule of each row as an index into ``rules``, -1 for a valid row, shape [n]."""
     first = np.full(len(table), -1, dtype=np.int64)
     for index, rule in enumerate(rules):
         open_rows = first < 0

@@ -20,7 +20,7 @@ Options = tuple[str, str, str, str]
 def options_of(filters: Filters, backends: tuple[str, ...], *, mesh: tuple[int, ...]) -> tuple[Options, ...]:
     """The layouts of one mesh (sizes in the order of ``AXES``) that the filters let in.
 
-    One backend stands for all: a decode step has no permutes, which are what the others carry.
+    One backend represents all: a decode step has no permutes, and backends differ in nothing else here.
     """
     _, fsdp, _, tensor, _ = mesh
     parameters = [name for name in layouts_of(fsdp, tensor) if name in (filters.parameters or PARAMETER_LAYOUTS)]

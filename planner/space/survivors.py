@@ -15,16 +15,16 @@ Indices = NDArray[np.int64]
 Column = NDArray[np.float64]
 
 SCHEME_TOLERANCE = 0.1
-"""How much slower than the leader another scheme's best may be priced and still be compiled: about what published
-measurements of one configuration and fitted laws differ by (docs: how a search decides)."""
+"""How much slower than the leader another scheme's best may be priced and still be compiled: about the difference between
+published measurements of one configuration and the fitted cost model (docs: how a search decides)."""
 
 TOLD_APART_BY_COMPILING = ("backend", "sharding_mode", "scheduler")
-"""What the laws tell apart little or not at all, and an executable does."""
+"""Knobs whose values the cost model hardly distinguishes, and an executable does."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What the front is taken over; all columns of shape [n], smaller is better."""
+    """The costs over which the front is taken; all columns of shape [n], smaller is better."""
 
     step_s: Column
     memory_bytes: Column
@@ -32,7 +32,7 @@ class Costs:
 
 
 def pareto_front(costs: Costs) -> NDArray[np.bool_]:
-    """Rows that no other row beats on every cost, shape [n]. Of equal rows the first stands for all.
+    """Rows that no other row beats on every cost, shape [n]. Of equal rows the first represents all.
 
     First within each device count (a sort and a running minimum), then among those fronts.
     """
@@ -60,10 +60,10 @@ def _without_beaten(costs: Costs, on_front: NDArray[np.bool_]) -> NDArray[np.boo
 def survivor_order(table: StrategyTable, objective: Column, costs: Costs) -> Iterator[int]:
     """Rows in the order in which they deserve a compile.
 
-    The leader; then the best of every other scheme that is within ``SCHEME_TOLERANCE`` of it, since the laws cannot call so
-    close a race; then the Pareto front by objective (larger is better); then everything else by objective. Each of the first
-    three is followed by the same strategy on its other backends (sharding modes, scheduler presets). Ties go to fewer
-    devices, then to less memory.
+    The leader; then the best of every other scheme that is within ``SCHEME_TOLERANCE`` of it, since the cost model cannot
+    decide a difference that small; then the Pareto front by objective (larger is better); then the others by objective.
+    Each of the first three is followed by the same strategy on its other backends (sharding modes, scheduler presets). Ties
+    go to fewer devices, then to less memory.
     """
     order = np.lexsort((costs.memory_bytes, costs.devices, -objective))
     front = pareto_front(costs)

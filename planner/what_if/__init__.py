@@ -1,1 +1,1 @@
-"""What-if: how long, how many, how large, and what changes along any quantity; exact on the boundary by the laws."""
+"""What-if: the longest, fewest and largest, and a sweep along any quantity; exact on the boundary by the cost model."""

@@ -1,4 +1,4 @@
-"""Binds: what stands in the way of a longer, larger, smaller or faster answer."""
+"""Binds: the limits of a longer, larger, smaller or faster answer."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def memory_binds(miss: Candidate, budget_bytes: int) -> Binds:
 
 
 def speed_binds(candidate: Candidate, estimates: EstimateTable, *, row: int, fastest: int) -> Binds:
-    """What holds the best strategy of a point: memory, where a faster one does not fit, else its largest time part.
+    """The limit of a point's best strategy: memory, where a faster one does not fit, else its largest time part.
 
-    ``row`` is the candidate's; ``fastest`` the row that would be best if memory were no matter.
+    ``row`` is the candidate's; ``fastest`` the row that would be best without a memory limit.
     """
     if estimates.step_s[fastest] < estimates.step_s[row]:
         name = estimates.binding_part(fastest)
@@ -71,7 +71,7 @@ def speed_binds(candidate: Candidate, estimates: EstimateTable, *, row: int, fas
 
 
 def rejecting_rule(ask: Ask, miss: Candidate | None) -> Binds | None:
-    """The rule without which something would fit: of the meshes that it alone keeps out, the one that needs least.
+    """The rule without which something would fit: of the meshes that only it rejects, the one that needs least memory.
 
     Meshes are tried with the knobs of ``miss``; rules about the workload's own numbers are not waived.
     """

@@ -110,7 +110,7 @@ def _best(here: Ask, kind: _Kind, *, value: int) -> Candidate:
 
 
 def _next(ask: Ask, kind: _Kind, *, value: int, step: int) -> int | None:
-    """The nearest value a whole number of steps further at which no strategy at all fits; None where there is none."""
+    """The nearest value a whole number of steps further at which no strategy at all fits; None if there is no such value."""
     if kind.sign < 0:
         return value - 1 or None
     for steps in range(1, MOST_STEPS):
@@ -150,7 +150,7 @@ def _end(ask: Ask, kind: _Kind, *, value: int) -> Binds:
 
 
 def _nothing(ask: Ask, kind: _Kind, *, explain: bool) -> Boundary:
-    """Nothing fits anywhere: the smallest question, what comes closest to it and what would help."""
+    """Answer where nothing fits: the smallest question, the closest miss and the changes that would help."""
     there = ask if kind.sign < 0 else kind.at(ask, kind.smallest)
     miss = nearest_miss(there)
     binds = memory_binds(miss, there.request.budget_bytes) if miss else no_strategy(there)
@@ -167,6 +167,6 @@ def _nothing(ask: Ask, kind: _Kind, *, explain: bool) -> Boundary:
 
 
 def _changes(there: Ask, kind: _Kind, *, without: tuple[str, ...]) -> tuple[Moved, ...]:
-    """What would help one step further, and how far each change moves the boundary."""
+    """The changes that would help one step further, and how far each moves the boundary."""
     changes = changes_that_fit(there, without=without)
     return tuple(Moved(change, kind.find(change.ask)) for change in changes)

@@ -1,4 +1,4 @@
-"""--compile: what the target's own compiler says of a boundary and of a sweep's points."""
+"""--compile: the target's own compiler checks a boundary and a sweep's points."""
 
 from __future__ import annotations
 

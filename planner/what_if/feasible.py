@@ -1,4 +1,4 @@
-"""Feasibility alone: what a strategy needs and whether anything fits, without the time laws."""
+"""Feasibility only: how much a strategy needs and whether anything fits, without pricing time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from planner.workloads.pricing import need_bytes, price_table
 
 
 def fits_any(ask: Ask) -> bool:
-    """Whether some valid strategy fits the budget, by the laws."""
+    """Whether some valid strategy fits the budget, by the cost model."""
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     return bool(len(table)) and bool((need_bytes(setting_of(ask.request), table) <= ask.request.budget_bytes).any())
 
 
 def rules_leave_any(ask: Ask) -> bool:
-    """Whether there is a valid strategy, whatever it needs; one of a device alone counts where there are no more."""
+    """Whether a valid strategy exists, whatever it needs; a single device's counts where there are no more devices."""
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     return bool((table.devices >= min(2, ask.most_devices)).any())
 
 
 def nearest_miss(ask: Ask) -> Candidate | None:
-    """The valid strategy that needs least memory, priced; None where the rules leave none."""
+    """The valid strategy that needs least memory, priced; None where the rules reject all."""
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     if not len(table):
         return None
@@ -36,7 +36,7 @@ def nearest_miss(ask: Ask) -> Candidate | None:
 
 
 def best_row(table: StrategyTable, estimates: EstimateTable, *, objective: str, fits: np.ndarray) -> int | None:
-    """The row that a search puts first among those that ``fits`` marks: by objective, then fewer devices, then less memory."""
+    """The row that a search ranks first among those marked: by objective, then fewer devices, then less memory."""
     rows = np.flatnonzero(fits)
     if not len(rows):
         return None

@@ -9,7 +9,7 @@ from planner.workloads.pricing import need_bytes
 
 
 def fewest_devices(ask: Ask) -> int | None:
-    """The smallest device count at which some strategy fits, of all counts up to the limit; None where none does."""
+    """The smallest device count, of all up to the limit, at which some strategy fits; None if nothing fits at any."""
     table = valid_points(ask.request, ask.backends, most_devices=ask.most_devices)
     if not len(table):
         return None

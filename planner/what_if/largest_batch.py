@@ -16,7 +16,7 @@ MOST_SEQUENCES = 2**40
 
 
 def without_accumulation(request: SearchRequest) -> SearchRequest:
-    """The request with one microbatch a step, unless it names its own.
+    """The request with one microbatch per step, unless it names its own.
 
     With gradient accumulation a batch costs time and hardly any memory, so that no batch would be the largest.
     """

@@ -8,13 +8,13 @@ from cost_models.inputs.layout import Floats
 from cost_models.inputs.table import StrategyTable
 
 Need = Callable[[StrategyTable, int], Floats]
-"""What each row needs at a number [bytes per device], shape [n]; never less at a larger number."""
+"""Memory that each row needs at a number [bytes per device], shape [n]; never less at a larger number."""
 
 
 def last_fit(table: StrategyTable, need: Need, *, budget_bytes: int, low: int, high: int) -> int | None:
-    """The largest number in ``low..high`` at which some row fits; None where none does at ``low``.
+    """The largest number in ``low..high`` at which some row fits; None if no row fits at ``low``.
 
-    Doubles from ``low``, then halves the bracket. A row that does not fit at one number fits at none above, so it is
+    Doubles from ``low``, then halves the bracket. A row that does not fit at one number fits at no larger one, so it is
     dropped there and the columns shrink on the way.
     """
     if low > high:

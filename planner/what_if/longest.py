@@ -39,7 +39,7 @@ def longest_sequence(ask: Ask) -> int | None:
 
 
 def _bound(ask: Ask, high: int) -> int | None:
-    """A length up to ``high`` above which nothing fits, whatever the batch: one sequence a rank, no accumulation."""
+    """A length up to ``high`` above which nothing fits, whatever the batch: one sequence per rank, no accumulation."""
     filters = ask.request.filters.model_copy(update={"microbatches": ask.request.filters.microbatches or (1,)})
     whole = Piece(1, 0, high)
     ends = []
@@ -57,7 +57,7 @@ def _by_ranks(ask: Ask) -> Iterator[tuple[int, Ints]]:
 
 
 def _ranks(meshes: Ints) -> Ints:
-    """Over how many ranks each mesh splits the batch, shape [meshes]."""
+    """Number of ranks over which each mesh splits the batch, shape [meshes]."""
     return np.asarray(meshes[:, [AXES.index(axis) for axis in ("data", "fsdp", "expert")]].prod(axis=1))
 
 
@@ -78,7 +78,7 @@ def _longest_in(ask: Ask, piece: Piece) -> int | None:
 def _ends(
     ask: Ask, request: SearchRequest, *, piece: Piece, meshes: Ints, waived: tuple[str, ...]
 ) -> Iterator[tuple[int, Ints]]:
-    """For each group of meshes with one unit: the longest length that fits with the smallest loss chunk, and the meshes."""
+    """Pair each group of meshes of one unit with the longest length that fits with the smallest loss chunk."""
     for unit, group in _by_unit(request, meshes, waived=waived):
         table = _table(ask, request, meshes=group, unit=unit, waived=waived)
 

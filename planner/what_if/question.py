@@ -20,13 +20,13 @@ def what_if(
 ) -> WhatIf:
     """Answer ``question`` for a request whose ``devices`` is a limit.
 
-    A boundary question without ``varied`` has one answer with its reasons; with it, one boundary a point beside the answer
-    of the request as it stands.
+    A boundary question without ``varied`` has one answer with its reasons; with it, one boundary per point next to the answer
+    of the unchanged request.
 
     Raises
     ------
     BadInputError
-        A sweep over nothing, or a boundary question that varies what it asks for.
+        A sweep over nothing, or a boundary question that varies its own quantity.
     """
     _check(question, varied)
     _check_kind(request, question, varied)

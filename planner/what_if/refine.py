@@ -1,4 +1,4 @@
-"""--compile, where the compiler's memory is not the law's: the boundary of the answer's strategy as compiled."""
+"""--compile, where compiled memory differs from the cost model's: the boundary of the answer's strategy as compiled."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Measure = Callable[[SearchRequest, Candidate], Candidate]
 
 @dataclass(frozen=True)
 class CompiledBoundary:
-    """What compiling says of one strategy: it fits at ``value``; at ``next_value`` it does not.
+    """The compiled boundary of one strategy: it fits at ``value``; at ``next_value`` it does not.
 
-    ``exact`` where they are one step apart, else the boundary lies between them.
+    ``exact`` where they are one step apart, else the boundary is between them.
     """
 
     value: int | None
@@ -40,7 +40,7 @@ class CompiledBoundary:
 
 @dataclass(frozen=True)
 class Line:
-    """Where compiles are tried: ``at(n)`` is the request at ``n`` steps; the strategy's loss chunk follows the length."""
+    """The steps at which compiles are tried: ``at(n)`` is the request at ``n`` steps; the loss chunk follows the length."""
 
     strategy: Strategy
     step: int
@@ -58,7 +58,7 @@ class Line:
 def compiled_boundary(line: Line, first: Candidate, *, start: int, measure: Measure) -> CompiledBoundary:
     """Close in on the last number of steps at which the compiled strategy fits, from its compile at ``start``.
 
-    Need is close to a straight line in tokens, so each try is where the line through the last two compiles (the law's slope
+    Need is close to a straight line in tokens, so each try is where the line through the last two compiles (the model's slope
     before there are two) meets the budget, kept inside the bracket.
     """
     good: int | None = start if first.best.fits else None
@@ -87,7 +87,7 @@ def _need(candidate: Candidate) -> int:
 
 
 def _slope_by_law(line: Line, start: int) -> float:
-    """Bytes a step by the law, over an eighth of ``start``: far beyond it a rule may be in the way, as a full host is."""
+    """Bytes per step by the cost model, over an eighth of ``start``: far beyond it a rule may reject, such as a full host."""
     ahead = max(1, start // 8)
     here, there = line.candidate(start), line.candidate(start + ahead)
     if here is None or there is None:
@@ -101,7 +101,7 @@ def _secant(points: list[tuple[int, int]], fallback: float) -> float:
 
 
 def _inside(guess: int, *, good: int | None, bad: int | None) -> int:
-    """The guess, strictly between what fits and what does not, and at least one step."""
+    """The guess, strictly between the largest fit and the smallest miss, and at least one step."""
     low = good + 1 if good is not None else 1
     if bad is None:
         return max(guess, low)

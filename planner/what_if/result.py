@@ -1,4 +1,4 @@
-"""What a what-if answers, as frozen values, as the JSON document that scripts read, and as flat rows."""
+"""The answer of a what-if as frozen values, as the JSON document that scripts read, and as flat rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Question = Literal["max-seq", "min-devices", "max-batch", "sweep"]
 QUANTITY: dict[str, str] = {"max-seq": "seq_len", "min-devices": "devices", "max-batch": "global_batch"}
-"""What each boundary question answers, as its JSON key."""
+"""JSON key of each boundary question's answer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Moved:
-    """A change, and where the boundary then lies."""
+    """A change, and the boundary after it."""
 
     change: Change
     value: int | None
@@ -60,11 +60,11 @@ class Boundary:
     """The request at ``value``: its batch is the one that the candidate was priced with."""
     changes: tuple[Moved, ...] = ()
     compiled: CompiledBoundary | None = None
-    """Where the compiler did not agree: the boundary of the candidate's strategy as compiled."""
+    """The boundary of the candidate's strategy as compiled, where the compiler did not agree."""
 
     @property
     def confirmed(self) -> bool | None:
-        """Whether compiling agrees: the answer fits and what comes closest one step further does not. None: not compiled."""
+        """Whether compiling agrees: the answer fits and the closest miss one step further does not. None: not compiled."""
         here = self.candidate.compiled if self.candidate else None
         there = self.next.miss.compiled if self.next and self.next.miss else None
         if here is None or here.fits is None or (there is not None and there.fits is None):
@@ -112,7 +112,7 @@ class WhatIf:
         return Cost.of(candidate, request.hardware, self.price_usd_per_device_hour)
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: the document of ``lcplan whatif``."""
+        """Return the document of ``lcplan whatif`` in DESIGN."""
         return {
             "schema_version": SCHEMA_VERSION,
             "request": request_json(self.request) | {"most_devices": self.most_devices},
@@ -165,7 +165,7 @@ class WhatIf:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat row a point (or the answer alone), all with the same columns, for CSV and data frames."""
+        """One flat row per point (or the one answer), all with the same columns, for CSV and data frames."""
         if not self.points and self.answer is not None:
             return [self._row({}, candidate=self.answer.candidate, binds=self.answer.binds, boundary=self.answer)]
         rows = [

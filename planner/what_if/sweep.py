@@ -70,7 +70,7 @@ class Priced:
         return np.lexsort((self.estimates.total_bytes, self.devices, self.estimates.step_s * each))
 
     def best(self, among: Bools) -> int | None:
-        """The first in that order of those marked, without the whole order; None where none is."""
+        """The first marked row in that order, without sorting all; None if no row is marked."""
         return best_row(self.table, self.estimates, objective=self.request.objective, fits=among)
 
     def candidate(self, row: int, *, fits: bool) -> Candidate:
@@ -97,7 +97,7 @@ def sweep(ask: Ask, varied: tuple[Varied, ...], *, question: Question = "sweep")
 
 
 def _key(here: Ask, combination: Combination) -> Combination:
-    """What makes two points share a space; on a host the default batch follows the devices, so they do not."""
+    """The facts in which two points must agree to share a space; on a host the default batch follows the devices."""
     follows = here.request.hardware.kind == "cpu" and not here.request.workload.global_batch_given
     shared = SHARED - {"devices"} if follows else SHARED
     return tuple((quantity, value) for quantity, value in combination if quantity.name not in shared)

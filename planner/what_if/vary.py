@@ -1,4 +1,4 @@
-"""``--vary``: which quantities a sweep goes over, their values, and what each does to a request."""
+"""``--vary``: the quantities of a sweep, their values, and the effect of each on a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = int | float | str
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that can vary: how its values are read, its JSON name with unit, and what a value does."""
+    """A quantity that can vary: how its values are read, its JSON name with unit, and the effect of a value."""
 
     name: str
     json_name: str
@@ -124,7 +124,7 @@ def applied(ask: Ask, combination: tuple[tuple[Quantity, Value], ...]) -> Ask:
 
 
 def point_json(combination: tuple[tuple[Quantity, Value], ...]) -> dict[str, Value]:
-    """A point's values under the names that ``--vary`` takes and, where they differ, under those with units."""
+    """A point's values under the names that ``--vary`` takes and, where they differ, under the names with units."""
     return {name: value for quantity, value in combination for name in (quantity.name, quantity.json_name)}
 
 
@@ -224,7 +224,7 @@ def _known(name: str, known: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _speed(text: str) -> float:
-    """``50GB/s`` in bytes a second, or ``2x`` as minus two."""
+    """Parse ``50GB/s`` into bytes per second, or ``2x`` into minus two."""
     if text.endswith("x"):
         try:
             factor = float(text[:-1])

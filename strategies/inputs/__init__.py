@@ -1,1 +1,1 @@
-"""What a program is built from."""
+"""The specification that a program is built from."""

@@ -1,4 +1,4 @@
-"""StepSpec: what to build, from the nouns; and the dtypes that follow from it."""
+"""StepSpec: the model, workload and strategy to build a step for, and the dtypes that follow."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StepSpec:
     strategy: Strategy
     kernel: KernelName
     platform: Platform = "cpu"
-    """Whose compiler it is for; ``build_step`` reads it off the mesh. It decides how a mixture of experts moves its rows."""
+    """The compiler's platform, which ``build_step`` reads from the mesh. It decides how a mixture of experts moves its rows."""
 
     @cached_property
     def numerics(self) -> Numerics:

@@ -1,4 +1,4 @@
-"""Blockwise attention in plain JAX: the reference kernel, and what runs where no fused one is.
+"""Blockwise attention in plain JAX: the reference kernel, and the kernel of devices without a fused one.
 
 Scores exist for one block of queries by one block of keys at a time; sums are fp32. With a causal mask, blocks above the
 diagonal are not visited; with documents, nor are blocks of keys before the first or after the last that shares one with the

@@ -50,7 +50,7 @@ def _beside(q: Float[Array, "B T N H"], segments: Segments | None, *, rows: int)
 
 
 def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
-    """What keeps a query from keys of other documents: a score so low that its weight is 0, for all heads alike.
+    """Bias that hides keys of other documents: a score so low that its weight is 0, the same for all heads.
 
     Not minus infinity: a query that sees no key of the chunk would get no number. A product, for the two constants that a
     choice is between would be arrays of T x S, which jax makes once for all layers and keeps.
@@ -60,7 +60,7 @@ def _bias(segments: Segments, dtype: jnp.dtype) -> Float[Array, "B 1 T S"]:
 
 
 def _padded(x: Float[Array, "B T ..."], rows: int) -> Float[Array, "B S ..."]:
-    """``rows`` of zeros before the queries, or before what goes with them."""
+    """Prepend ``rows`` of zeros to the queries, or to an array of the same rows."""
     return jnp.pad(x, ((0, 0), (rows, 0), *((0, 0),) * (x.ndim - 2))) if rows else x
 
 
@@ -71,8 +71,8 @@ class CudnnKernel:
     Documents are a bias, as jax's own masks are: 2 B T S bytes, of lengths that are even, and no tile is left out for it.
     (Its packed layout takes a fixed number of documents, and that many times the log-sum-exps.)
 
-    A window goes with as many queries as keys: zeros stand for the queries of keys before the first query's own. What they
-    attend to is cut off, and with cotangents of zero they add nothing to any gradient. With documents the window goes beside
+    A window needs as many queries as keys: zeros replace the queries of keys before the first query's own. Their
+    outputs are cut off, and with cotangents of zero they add nothing to any gradient. With documents the window joins
     their bias, which cuDNN takes from 9.10.2 on (github NVIDIA/cudnn-frontend, node/sdpa_support_surface.h).
     """
 

@@ -1,7 +1,7 @@
 """ChunkKernel: attention of local queries to one chunk of keys and values, and its backward pass.
 
 The backward pass is given the *global* output and log-sum-exp of its queries, over all chunks that they attend to. Then
-``softmax = exp(scores - lse)`` is right for each chunk alone and the chunks' gradients simply add up: no gradient of a
+``softmax = exp(scores - lse)`` is right for each single chunk and the chunks' gradients simply add up: no gradient of a
 log-sum-exp merge is ever taken.
 """
 
@@ -17,7 +17,7 @@ window takes, to keys up to S - T + i. ``full``: to all."""
 
 
 class Segments(NamedTuple):
-    """Which document each token is of: a query sees only keys of its own, beside what the mask says.
+    """The document of each token: a query sees only keys of its own document that the mask also allows.
 
     A query that sees no key of a chunk has a log-sum-exp so far below any score, or minus infinity, that a merge takes nothing
     of it, and a finite output.
@@ -28,7 +28,7 @@ class Segments(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What attention gives for each query."""
+    """The result of attention for each query."""
 
     o: Float[Array, "B T N H"]
     lse: Float[Array, "B N T"]
@@ -36,7 +36,7 @@ class Attended(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Of one chunk: by its queries, and by its keys and values in one buffer."""
+    """Gradients of one chunk: of its queries, and of its keys and values in one buffer."""
 
     dq: Float[Array, "B T N H"]
     dkv: Float[Array, "2 B S K H"]
@@ -48,7 +48,7 @@ class ChunkKernel(Protocol):
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
     ) -> Attended:
-        """Output and log-sum-exp over this chunk alone."""
+        """Return output and log-sum-exp over this chunk only."""
 
     def backward(
         self,

@@ -126,7 +126,7 @@ class SplashKernel:
     def forward(
         self, q: Float[Array, "B T N H"], kv: Float[Array, "2 B S K H"], *, mask: Mask, segments: Segments | None = None
     ) -> Attended:
-        """Output and log-sum-exp over this chunk alone, one sequence at a time."""
+        """Return output and log-sum-exp over this chunk only, one sequence at a time."""
         kernel = _kernel(q, kv, mask=mask, block=self._block, window=self._window, interpret=self._interpret)
         o, (lse,) = jax.vmap(kernel)(_scaled(q), _heads_first(kv[0]), _heads_first(kv[1]), _ids(segments))
         return Attended(_heads_first(o), lse)

@@ -81,7 +81,7 @@ class Tiles:
         return self._shared((start, jnp.clip(last // self.query + 1, 0, blocks)), "keys", j)
 
     def _shared(self, span: Span, whose: str, index: Array) -> Span:
-        """``span`` without what lies before the first, or after the last block that shares a document with block ``index``."""
+        """Clip ``span`` to the blocks from the first to the last that share a document with block ``index``."""
         if self.segments is None:
             return span
         together = self._together(self.segments)

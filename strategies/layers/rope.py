@@ -36,7 +36,7 @@ def frequencies(model: ModelSpec, seq_len: int) -> tuple[np.ndarray, float]:
     Raises
     ------
     BadInputError
-        The variant needs the length that the model was first trained at and the model does not say it.
+        The variant needs the length that the model was first trained at, and the model does not state it.
 
     Source: B. Peng et al., "YaRN", arXiv:2309.00071; the Llama 3.1 model card's rope_scaling; transformers'
     ``modeling_rope_utils`` for names and defaults.
@@ -77,7 +77,7 @@ def _dynamic(model: ModelSpec, seq_len: int) -> np.ndarray:
 
 
 def _llama3(plain: np.ndarray, rope: Rope, *, original: int) -> np.ndarray:
-    """Long waves slowed by ``factor``, short ones kept, those between blended by their turns over the original length."""
+    """Slow long waves by ``factor``, keep short ones, and blend the others by their rotations over the original length."""
     turns = original * plain / (2 * pi)
     blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     keep = np.clip(blend, 0, 1)
@@ -85,7 +85,7 @@ def _llama3(plain: np.ndarray, rope: Rope, *, original: int) -> np.ndarray:
 
 
 def _yarn(plain: np.ndarray, rope: Rope, *, original: int) -> np.ndarray:
-    """Ramp over the pair's index, between those that turn ``beta_fast`` and ``beta_slow`` times over the original length."""
+    """Ramp over the pairs: from ``beta_fast`` to ``beta_slow`` rotations over the original length."""
     half = plain.size
 
     def index(turns: float) -> float:

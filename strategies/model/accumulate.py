@@ -13,7 +13,7 @@ from strategies.model.batch import Batch
 
 
 def accumulate(function: Callable[[Batch], Any], parts: Batch) -> Any:
-    """The sum of ``function`` over the leading dim of ``parts``; sharded gradients add up where they lie."""
+    """Sum ``function`` over the leading dim of ``parts``; sharded gradients add up in place."""
     first = jax.tree.map(lambda x: x[0], parts)
     if jax.tree.leaves(parts)[0].shape[0] == 1:
         return function(first)

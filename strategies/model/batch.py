@@ -1,4 +1,4 @@
-"""What a train step reads."""
+"""The input of a train step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from strategies.model.loss import IGNORE
 
 
 class Batch(NamedTuple):
-    """Token ids and what each should predict, ``B/(data, fsdp) T/context``, in the order that the scheme's ranks hold them."""
+    """Token ids and their targets, ``B/(data, fsdp) T/context``, in the order that the scheme's ranks hold them."""
 
     tokens_BT: Int[Array, "B T"]
     targets_BT: Int[Array, "B T"]
-    """Next tokens; ``-1`` where there is none to predict."""
+    """Next tokens; ``-1`` at positions without a target."""
     documents_BT: Int[Array, "B T"] | None = None
     """Which document of its sequence each token is of, by any ids that differ; None: every sequence is one."""
 

@@ -61,12 +61,12 @@ class Attention(nnx.Module):
         self.key_norm = vector(H, fill=1.0) if model.qk_norm else None
 
     def __call__(self, x_RD: Float[Array, "R D"], tokens: TokenFacts) -> Float[Array, "R D"]:
-        """What attention adds to the residual stream."""
+        """Return attention's contribution to the residual stream."""
         q_BTNH, kv_2BTKH = self.heads(x_RD, tokens.rope)
         return self.output(attend(q_BTNH, kv_2BTKH, spec=self.spec, documents=tokens.documents))
 
     def output(self, o_BTNH: Float[Array, "B T N H"]) -> Float[Array, "R D"]:
-        """The output product of what was attended to."""
+        """Return the output product of attention."""
         o_UNH = o_BTNH.reshape(-1, *o_BTNH.shape[2:])
         added = row(o_UNH, self.out[...], how=Gather(self.spec.numerics), ways=self.spec.strategy.collective_matmul)
         return biased(added, self.out_bias)
@@ -118,7 +118,7 @@ class FeedForward(nnx.Module):
         self.down_bias = vector(D) if model.mlp_bias else None
 
     def __call__(self, x_RD: Float[Array, "R D"]) -> Float[Array, "R D"]:
-        """What the feed-forward layer adds to the residual stream.
+        """Return the feed-forward layer's contribution to the residual stream.
 
         Gate and up are two arrays, so that their gradients can take their places, element by element.
         """
@@ -129,7 +129,7 @@ class FeedForward(nnx.Module):
         return biased(row(h_UF, self.down[...], how=how, ways=ways), self.down_bias)
 
     def _gated(self, gate_UF: Float[Array, "U F"], up_UF: Float[Array, "U F"]) -> Float[Array, "U F"]:
-        """Of all rows, or of one piece of a collective matmul."""
+        """Compute all rows, or one piece of a collective matmul."""
         gate_UF = name(biased(gate_UF, self.gate_bias), "gate")
         up_UF = name(biased(up_UF, self.up_bias), "up")
         return ACTIVATIONS[self.spec.model.activation](gate_UF) * up_UF
@@ -143,15 +143,15 @@ class Layer(nnx.Module):
         self.feed_forward = FeedForward(spec, rngs) if spec.model.routed is None else ExpertFeedForward(spec, rngs)
 
     def __call__(self, x_RD: Float[Array, "R D"], tokens: TokenFacts) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
-        """The residual stream, one layer on; and with experts the rows of this rank's tokens that found no room.
+        """Return the residual stream after the layer, and with experts the dropped rows of this rank's tokens.
 
-        What entered has its name in here: named outside, jax would offload nothing.
+        The input is named inside: named outside, jax would offload nothing.
         """
         x_RD = name(x_RD, LAYER_IN)
         return self.joined(x_RD, self.attention(x_RD, tokens))
 
     def joined(self, x_RD: Float[Array, "R D"], attended_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Any]:
-        """The residual stream with what attention adds, through the feed-forward layer; and what its experts dropped."""
+        """Add attention and the feed-forward layer to the residual stream; also return the rows that experts dropped."""
         x_RD = name(x_RD + attended_RD, "attention_out")
         if isinstance(self.feed_forward, ExpertFeedForward):
             added_RD, dropped = self.feed_forward(x_RD)
@@ -173,7 +173,7 @@ class Decoder(nnx.Module):
     def loss(
         self, tokens_BT: Int[Array, "B T"], targets: Targets, *, documents: Documents = None
     ) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
-        """This context rank's share of the mean loss (see ``vocabulary_loss``); with experts, rows that found no room."""
+        """Return this context rank's share of the mean loss (see ``vocabulary_loss``), and with experts the dropped rows."""
         spec = self.spec
         x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
         x_RD, dropped = self._hidden(x_RD, documents)

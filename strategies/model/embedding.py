@@ -29,7 +29,7 @@ def embed(table_Vd: Float[Array, "V d"], tokens_U: Int[Array, " U"], *, numerics
 
 
 def _addresses(tokens_U: Int[Array, " U"], rows: int) -> Int[Array, "U pieces"]:
-    """Where each token's row lies in the gathered table; past its end for tokens of other ranks.
+    """Return the index of each token's row in the gathered table; past its end for tokens of other ranks.
 
     The gathered table is one block of ``rows`` short rows for each piece of D. It is never transposed to V D: the lookup
     picks D / d short rows for each token instead of one long one.

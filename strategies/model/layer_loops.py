@@ -1,8 +1,9 @@
 """Runs of layers: each a scan over a period of layers, with the parameters of every layer of the period stacked apart.
 
 A model whose layers are all alike is one run of one layer, and its parameters are those of one stacked ``Layer``. Where a
-share of the layers offloads, each run is two loops: the first turns offload, the others keep the same tensors on the device.
-Their parameters are stacked apart as well: a loop over a part of a stack would have XLA copy that part, and join its gradients.
+share of the layers offloads, each run is two loops: the first iterations offload, the others keep the same tensors on the
+device. Their parameters are stacked apart as well: XLA would copy a part of a stack for a loop over it, and join its
+gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Make = Callable[[StepSpec, nnx.Rngs], nnx.Module]
 
 
 class Loop(NamedTuple):
-    """``repeats`` turns over the layers of ``period``, all under one remat policy."""
+    """``repeats`` iterations over the layers of ``period``, all under one remat policy."""
 
     period: tuple[LayerKind, ...]
     repeats: int
@@ -78,7 +79,7 @@ def through_runs(
 ) -> tuple[Float[Array, "... D"], Float[Array, ""] | None]:
     """Through all layers, one at a time, each under the remat policy; ``apply(layer, x)`` is one of them.
 
-    A scan's carry is all that a layer leaves behind, but for what remat keeps. What layers count is added up.
+    A layer leaves only the scan's carry and the tensors that remat keeps. Counts of the layers are added up.
     """
     each, counts = loops(spec), []
     for loop, period in zip(each, [[layers]] if _lone(each) else layers, strict=True):

@@ -2,8 +2,8 @@
 
 The forward pass of a chunk has the logits in hand, so it also makes their gradient and multiplies it out: three matrix
 products a chunk in all, no logits kept or computed twice, and never a T x V array. The gradient of the head is summed over
-chunks in fp32 and reduce-scattered before the layers' backward pass begins; what lives on is its shard and the gradient of
-the hidden rows. The backward pass only scales them.
+chunks in fp32 and reduce-scattered before the layers' backward pass begins; only its shard and the gradient of
+the hidden rows stay alive. The backward pass only scales them.
 
 Inside ``shard_map``: all lengths are local. R rows of the residual stream, U = R * tensor tokens of the context rank in
 chunks of C, V rows of the vocabulary and d = D / (fsdp * context) columns of the head on this device.
@@ -33,18 +33,18 @@ from strategies.parallel.mesh import STATE_AXES, TENSOR
 from strategies.parallel.ranks import axis_index, axis_size
 
 IGNORE = -1
-"""Target of a token that has none: it counts neither in the loss nor in the mean."""
+"""Target of a token without a target: it counts neither in the loss nor in the mean."""
 
 
 class Hidden(NamedTuple):
-    """What the loss is differentiated by."""
+    """Operands with a gradient."""
 
     h_RD: Float[Array, "R D"]
     head_Vd: Float[Array, "V d"]
 
 
 class Targets(NamedTuple):
-    """What the loss compares with."""
+    """Targets of the loss."""
 
     targets_U: Int[Array, " U"]
     scale: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""How many rows the buffers of a mixture of experts hold. Plain integers: docs/step.md and the laws count the same."""
+"""Number of rows in the buffers of a mixture of experts, as plain integers. docs/step.md and the cost model count the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Room:
 
     @classmethod
     def of(cls, spec: StepSpec, tokens: int) -> Room:
-        """For ``tokens`` of a context rank."""
+        """Return the capacity for ``tokens`` of a context rank."""
         experts = spec.model.experts
         assert experts is not None
         strategy = spec.strategy
@@ -45,7 +45,7 @@ class Room:
 
     @property
     def rows(self) -> int:
-        """Rows that a rank can receive. One rank alone receives what it sends."""
+        """Rows that a rank can receive. A single rank receives its own rows."""
         if self.ranks == 1:
             return self.assigned
         worst = self.ranks * self.tokens * min(self.chosen, self.own)

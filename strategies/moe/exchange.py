@@ -1,14 +1,14 @@
-"""Dropless dispatch: rows sorted by expert, an all-to-all that moves what is routed, rows sorted by expert again.
+"""Dropless dispatch: rows sorted by expert, an all-to-all that moves only routed rows, rows sorted by expert again.
 
-Every rank learns from one small gather how many rows each rank sends to each expert; from these counts all of them work out
-the same places. On a rank rows lie by expert, for each expert by the rank that they come from, so nothing is sorted twice:
-the ragged all-to-all sends one run for each expert and writes it where it belongs. Where the backend has none, an all-to-all
-of a fixed number of rows for each pair of ranks stands in, and rows are picked out of it.
+One small gather gives every rank the number of rows that each rank sends to each expert. All ranks compute the same
+positions from these counts. A rank orders its rows by expert, and within an expert by sending rank, so nothing is sorted
+twice: the ragged all-to-all sends one run per expert and writes it to its position. A backend without a ragged all-to-all
+uses an all-to-all of a fixed number of rows per pair of ranks, and the rows are picked out of it.
 
-What does not fit into the receiving buffer is dropped: the last rows in that order.
+Rows that do not fit into the receiving buffer are dropped: the last ones in that order.
 
 Inside ``shard_map``: all lengths are local. U tokens, A = U k assignments sorted by expert, E experts of all ranks, G of this
-one, X ranks of the expert axis, R rows that a rank has room for.
+one, X ranks of the expert axis, R rows of a rank's buffer.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Traffic(NamedTuple):
     """Rows that go from each rank to each expert, and where; the same on every rank."""
 
     starts_XXG: Int[Array, "X X G"]
-    """By sending rank, receiving rank, expert: where the run begins among the sender's assignments."""
+    """Begin of each run among the sender's assignments, by sending rank, receiving rank, expert."""
     sizes_XXG: Int[Array, "X X G"]
-    """Rows that are sent: those that find room."""
+    """Rows that are sent because the buffer holds them."""
     targets_XXG: Int[Array, "X X G"]
-    """Where the run begins on the receiver."""
+    """Begin of each run on the receiver."""
 
     @classmethod
     def of(cls, counts_XE: Int[Array, "X E"], *, rows: int) -> Traffic:
-        """From every rank's counts; a receiver has room for ``rows``."""
+        """Build the traffic from every rank's counts; a receiver's buffer holds ``rows``."""
         ranks = counts_XE.shape[0]
         counts = counts_XE.reshape(ranks, ranks, -1)
         arrival = counts.transpose(1, 2, 0)  # receiver, expert, sender
@@ -51,20 +51,20 @@ class Traffic(NamedTuple):
         starts = exclusive(counts_XE).reshape(counts.shape)
         return cls(starts, jnp.clip(rows - targets, 0, counts), jnp.minimum(targets, rows))
 
-    def there(self, rank: Int[Array, ""]) -> Ragged:
-        """From assignments to rows of the experts' ranks."""
+    def to_experts(self, rank: Int[Array, ""]) -> Ragged:
+        """Return the runs from assignments to rows of the experts' ranks."""
         parts = self.starts_XXG[rank], self.sizes_XXG[rank], self.targets_XXG[rank], self.sizes_XXG[:, rank]
         return Ragged._make(part.reshape(-1) for part in parts)
 
-    def back(self, rank: Int[Array, ""]) -> Ragged:
-        """From the rows to the assignments."""
+    def to_tokens(self, rank: Int[Array, ""]) -> Ragged:
+        """Return the runs from rows to assignments."""
         parts = self.targets_XXG[:, rank], self.sizes_XXG[:, rank], self.starts_XXG[:, rank], self.sizes_XXG[rank]
         return Ragged._make(part.reshape(-1) for part in parts)
 
 
 @dataclass(frozen=True)
 class Exchange(SortedDispatch):
-    """What all dropless ways share; members say how they get ``there`` and ``back``."""
+    """Shared part of all dropless variants; members define ``to_experts`` and ``to_tokens``."""
 
     kernel: ProductsName
 
@@ -79,7 +79,7 @@ class Exchange(SortedDispatch):
         """Rows of each of this rank's experts."""
 
     def products(self) -> Products:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return RaggedProducts(self.sizes) if self.kernel == "ragged" else BlockProducts(self.sizes, self.spare)
 
 
@@ -88,62 +88,62 @@ class Exchange(SortedDispatch):
 class OwnExperts(Exchange):
     """One rank has all experts: nothing moves and nothing is dropped."""
 
-    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
-        """As ``Exchange``."""
+    def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """Implement ``Exchange``."""
         return jnp.pad(x_A, ((0, self.spare), *((0, 0),) * (x_A.ndim - 1)))
 
-    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
-        """As ``Exchange``."""
+    def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """Implement ``Exchange``."""
         return rows_R[: self.room.assigned]
 
     @property
     def sizes(self) -> Int[Array, " G"]:
-        """As ``Exchange``."""
+        """Implement ``Exchange``."""
         return self.sorted.counts_E
 
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return jnp.zeros((), jnp.int32)
 
 
 @as_residual("sorted", "traffic", static=("room", "kernel"))
 @dataclass(frozen=True)
 class RaggedExchange(Exchange):
-    """By a ragged all-to-all: what moves is what is routed."""
+    """Exchange by a ragged all-to-all, which moves only routed rows."""
 
     traffic: Traffic
 
-    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
-        """As ``Exchange``."""
+    def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """Implement ``Exchange``."""
         into = zeros_after(x_A, shape=(self.room.rows + self.spare, *x_A.shape[1:]), dtype=x_A.dtype)
-        return ragged_all_to_all(x_A, into, self.traffic.there(lax.axis_index(EXPERT)), axis=EXPERT)
+        return ragged_all_to_all(x_A, into, self.traffic.to_experts(lax.axis_index(EXPERT)), axis=EXPERT)
 
-    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
-        """As ``Exchange``."""
+    def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """Implement ``Exchange``."""
         into = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
-        return ragged_all_to_all(rows_R, into, self.traffic.back(lax.axis_index(EXPERT)), axis=EXPERT)
+        return ragged_all_to_all(rows_R, into, self.traffic.to_tokens(lax.axis_index(EXPERT)), axis=EXPERT)
 
     @property
     def sizes(self) -> Int[Array, " G"]:
-        """As ``Exchange``."""
+        """Implement ``Exchange``."""
         return self.traffic.sizes_XXG[:, lax.axis_index(EXPERT)].sum(axis=0)
 
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return self.room.assigned - self.traffic.sizes_XXG[lax.axis_index(EXPERT)].sum()
 
 
 @as_residual("sorted", "counts_XXG", static=("room", "kernel"))
 @dataclass(frozen=True)
 class PairExchange(Exchange):
-    """By an all-to-all of ``room.pair_rows`` rows for each pair of ranks."""
+    """Exchange by an all-to-all of ``room.pair_rows`` rows per pair of ranks."""
 
     counts_XXG: Int[Array, "X X G"]
     """Rows that each rank has for each expert of each rank."""
 
     @property
     def _slots(self) -> tuple[Array, Array]:
-        """For each slot of the buffer to be sent, its assignment, and whether there is one."""
+        """Return the assignment of each slot of the send buffer, and whether the slot is used."""
         counts_X = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
         slot = jnp.arange(self.room.pair_rows)
         place = exclusive(counts_X)[:, None] + slot
@@ -157,7 +157,7 @@ class PairExchange(Exchange):
 
     @property
     def _source(self) -> tuple[Array, Array]:
-        """For each row its slot in the buffer that came, and whether there is one."""
+        """Return the slot of each row in the received buffer, and whether the row is used."""
         arrived = self._arrived
         ranks, experts = arrived.shape
         rows = ranks * self.room.pair_rows + self.spare
@@ -167,15 +167,15 @@ class PairExchange(Exchange):
         row = jnp.arange(rows)
         return first.T.reshape(-1)[run] + row - exclusive(sizes)[run], row < sizes.sum()
 
-    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
-        """As ``Exchange``."""
+    def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """Implement ``Exchange``."""
         place, used = self._slots
         came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.room.ranks)
         source, kept = self._source
         return masked(came.at[source].get(mode="clip"), kept)
 
-    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
-        """As ``Exchange``."""
+    def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """Implement ``Exchange``."""
         place, used = self._slots
         source, kept = self._source
         slots = zeros_after(rows_R, shape=(place.size, *rows_R.shape[1:]), dtype=rows_R.dtype)
@@ -185,11 +185,11 @@ class PairExchange(Exchange):
 
     @property
     def sizes(self) -> Int[Array, " G"]:
-        """As ``Exchange``."""
+        """Implement ``Exchange``."""
         return self._arrived.sum(axis=0)
 
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         sent = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
         return jnp.maximum(sent - self.room.pair_rows, 0).sum()
 

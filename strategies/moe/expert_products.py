@@ -1,7 +1,7 @@
-"""A token's experts, from its row to the sum of their results: gather, dispatch, three products, the way home.
+"""A token's experts, from its row to the sum of their results: gather, dispatch, three products, combine.
 
-A row's weight is put on what enters the last product. Then that product's result, and its way home, need not be repeated in
-the backward pass: the weights' gradients come from what is kept or repeated before it.
+A row's weight multiplies the input of the last product. The backward pass then repeats neither that product nor the
+combine: the weights' gradients come from tensors that are kept or repeated before it.
 
 Inside ``shard_map``: all lengths are local. U tokens of the context rank, whole on every tensor rank; R rows of this expert
 rank, F the tensor rank's share of an expert's width. The result of a tensor rank is its share of a sum.
@@ -28,7 +28,7 @@ Activation = Callable[[Array], Array]
 
 
 class Operands(NamedTuple):
-    """What the result is differentiated by."""
+    """Operands with a gradient."""
 
     h_UD: Float[Array, "U D"]
     weights_Uk: Float[Array, "U k"]
@@ -39,14 +39,14 @@ class Operands(NamedTuple):
 
 @dataclass(frozen=True)
 class How:
-    """What is static about it."""
+    """Static parameters."""
 
     gather: Gather
     activation: Activation
 
 
 def through_experts(operands: Operands, dispatch: Dispatch, *, how: How) -> Float[Array, "U D"]:
-    """For each token the weighted sum of its experts' results, this tensor rank's share."""
+    """Return the weighted sum of each token's expert results, as this tensor rank's share."""
     return with_backward(partial(_forward, how=how), partial(_backward, how=how))(operands, dispatch)
 
 
@@ -64,16 +64,16 @@ class _Kept(NamedTuple):
 def _forward(operands: Operands, dispatch: Dispatch, *, how: How) -> tuple[Float[Array, "U D"], _Kept]:
     products = dispatch.products()
     matrices = tuple(how.gather.collect(shard) for shard in (operands.gate, operands.up, operands.down))
-    rows_RD = name(dispatch.out(operands.h_UD), "dispatched")
-    weights_R = dispatch.weights_out(operands.weights_Uk)
+    rows_RD = name(dispatch.dispatch(operands.h_UD), "dispatched")
+    weights_R = dispatch.dispatch_weights(operands.weights_Uk)
     gate_RF = name(products.up(rows_RD, matrices[0]), "gate")
     up_RF = name(products.up(rows_RD, matrices[1]), "up")
     result_RD = products.down(_entering(gate_RF, up_RF, weights_R, activation=how.activation), matrices[2])
-    return dispatch.home(result_RD), _Kept(dispatch, rows_RD, weights_R, gate_RF, up_RF, matrices)
+    return dispatch.combine(result_RD), _Kept(dispatch, rows_RD, weights_R, gate_RF, up_RF, matrices)
 
 
 def _entering(gate_RF: Array, up_RF: Array, weights_R: Array, *, activation: Activation) -> Float[Array, "R F"]:
-    """What enters the last product, weighted in fp32."""
+    """Return the input of the last product, weighted in fp32."""
     wide = activation(gate_RF).astype(jnp.float32) * up_RF.astype(jnp.float32) * weights_R[:, None]
     return wide.astype(gate_RF.dtype)
 
@@ -82,7 +82,7 @@ def _backward(kept: _Kept, dy_UD: Float[Array, "U D"], *, how: How) -> tuple[Ope
     dispatch, rows_RD, weights_R, gate_RF, up_RF, (gate, up, down) = kept
     products = dispatch.products()
     outer = partial(products.outer, dtype=how.gather.numerics.reduce)
-    dy_RD = dispatch.out(dy_UD)
+    dy_RD = dispatch.dispatch(dy_UD)
     inner_RF, pullback = jax.vjp(partial(_entering, activation=how.activation), gate_RF, up_RF, weights_R)
     dinner_RF = products.up(dy_RD, down)
     dinner_RF, ddown = lax.optimization_barrier((dinner_RF, outer(dy_RD, inner_RF)))
@@ -92,4 +92,4 @@ def _backward(kept: _Kept, dy_UD: Float[Array, "U D"], *, how: How) -> tuple[Ope
     dgate_RF, dup_RF, dgate, dup = lax.optimization_barrier((dgate_RF, dup_RF, *made))
     drows_RD = products.down(dgate_RF, gate) + products.down(dup_RF, up)
     gradients = (how.gather.distribute(gradient) for gradient in (dgate, dup, ddown))
-    return Operands(dispatch.home(drows_RD), dispatch.weights_home(dweights_R), *gradients), None
+    return Operands(dispatch.combine(drows_RD), dispatch.combine_weights(dweights_R), *gradients), None

@@ -1,6 +1,6 @@
 """Dispatch with a capacity: every rank sends each expert the same number of rows, full or not.
 
-What does not fit is dropped, the last tokens first. The all-to-all is even and its products are batched.
+Rows beyond the capacity are dropped, the last tokens first. The all-to-all is even and its products are batched.
 
 Inside ``shard_map``: all lengths are local. U tokens, A = U k assignments, E experts of all ranks in groups of G, C rows that a
 rank sends to one expert; R = E C rows come to each rank, for each of its experts C from every rank.
@@ -27,37 +27,37 @@ class Capacity(SortedDispatch):
 
     @classmethod
     def of(cls, experts_Uk: Int[Array, "U k"], *, room: Room) -> Capacity:
-        """From what the router chose."""
+        """Build the routes from the router's choice."""
         return cls(Sorted.of(experts_Uk, experts=room.experts), room)
 
     @property
     def _slots(self) -> tuple[Array, Array]:
-        """For each of E x C slots its assignment, and whether there is one."""
+        """Return the assignment of each of E x C slots, and whether the slot is used."""
         counts, slot = self.sorted.counts_E[:, None], jnp.arange(self.room.expert_rows)
         return (exclusive(self.sorted.counts_E)[:, None] + slot).reshape(-1), (slot < counts).reshape(-1)
 
-    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
-        """As ``SortedDispatch``."""
+    def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """Implement ``SortedDispatch``."""
         place, used = self._slots
         came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.room.ranks)
         return self._turned(came, self.room.ranks, self.room.own)
 
-    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
-        """As ``SortedDispatch``."""
+    def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+        """Implement ``SortedDispatch``."""
         place, used = self._slots
         slots = swapped(self._turned(rows_R, self.room.own, self.room.ranks), self.room.ranks)
         x_A = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
         return x_A.at[jnp.where(used, place, self.room.assigned)].set(slots, mode="drop")
 
     def _turned(self, rows: Shaped[Array, "R ..."], first: int, second: int) -> Shaped[Array, "R ..."]:
-        """From blocks of C rows by (first, second) to blocks by (second, first)."""
+        """Reorder blocks of C rows from (first, second) to (second, first)."""
         blocks = rows.reshape(first, second, self.room.expert_rows, *rows.shape[1:])
         return blocks.swapaxes(0, 1).reshape(rows.shape)
 
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return jnp.maximum(self.sorted.counts_E - self.room.expert_rows, 0).sum()
 
     def products(self) -> EvenProducts:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return EvenProducts(self.room.own)

@@ -1,10 +1,10 @@
 """Dispatch without an all-to-all: every expert rank gathers all tokens and picks those of its own experts.
 
-What the compiler makes of a mixture of experts that only says where its arrays lie; here to be compared with. Sums go back by
-a reduce-scatter.
+The compiler makes this of a mixture of experts that states only the shardings of its arrays. It serves as a comparison.
+A reduce-scatter returns the sums.
 
 Inside ``shard_map``: all lengths are local. U tokens of this rank, W = U X of all X ranks of the expert axis, G experts of this
-rank, R rows that it has room for.
+rank, R rows of its buffer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Gathered:
     """The routes of one layer."""
 
     order_R: Int[Array, " R"]
-    """Of all ranks' assignments, in the order of tokens, those to this rank's experts, by expert."""
+    """Assignments of all ranks to this rank's experts, by expert and then in the order of tokens."""
     sizes_G: Int[Array, " G"]
-    """Rows of each expert that find room."""
+    """Rows of each expert that the buffer holds."""
     missing: Int[Array, ""]
     """Rows of this rank's experts that do not."""
     room: Room
@@ -40,7 +40,7 @@ class Gathered:
 
     @classmethod
     def of(cls, experts_Uk: Int[Array, "U k"], *, room: Room, platform: Platform) -> Gathered:
-        """From what the router chose."""
+        """Build the routes from the router's choice."""
         local = all_gather(experts_Uk, EXPERT).reshape(-1) - lax.axis_index(EXPERT) * room.own
         expert = jnp.where((local >= 0) & (local < room.own), local, room.own)
         counts = jnp.zeros(room.own + 1, jnp.int32).at[expert].add(1)[:-1]
@@ -56,34 +56,34 @@ class Gathered:
     def _kept(self) -> Array:
         return jnp.arange(self.room.rows) < self.sizes_G.sum()
 
-    def out(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
-        """As ``Dispatch``."""
+    def dispatch(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
+        """Implement ``Dispatch``."""
         x_WD = all_gather(x_UD, EXPERT)
         rows = masked(x_WD[self.order_R // self.room.chosen], self._kept)
         return jnp.pad(rows, ((0, self._spare), (0, 0)))
 
-    def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
-        """As ``Dispatch``."""
+    def combine(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
+        """Implement ``Dispatch``."""
         rows = masked(rows_RD[: self.room.rows], self._kept).astype(jnp.float32)
         tokens = self.room.tokens * self.room.ranks
         sums = zeros_after(rows, shape=(tokens, rows.shape[1]), dtype=jnp.float32)
         return reduce_scatter(sums.at[self.order_R // self.room.chosen].add(rows).astype(rows_RD.dtype), EXPERT)
 
-    def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
-        """As ``Dispatch``."""
+    def dispatch_weights(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
+        """Implement ``Dispatch``."""
         weights = all_gather(weights_Uk, EXPERT).reshape(-1)[self.order_R]
         return jnp.pad(masked(weights, self._kept), (0, self._spare))
 
-    def weights_home(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
-        """As ``Dispatch``."""
+    def combine_weights(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
+        """Implement ``Dispatch``."""
         kept = masked(weights_R[: self.room.rows], self._kept)
         sums = jnp.zeros(self.room.assigned * self.room.ranks, kept.dtype).at[self.order_R].add(kept)
         return reduce_scatter(sums.reshape(-1, self.room.chosen), EXPERT)
 
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``, but of all ranks' rows those that found no room here; over all ranks they add up to the same."""
+        """Count rows of all ranks that this rank drops; the sum over ranks equals that of ``Dispatch``."""
         return self.missing
 
     def products(self) -> Products:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
         return RaggedProducts(self.sizes_G) if self.kernel == "ragged" else BlockProducts(self.sizes_G, self._spare)

@@ -16,26 +16,26 @@ T = TypeVar("T")
 
 
 class Dispatch(Protocol):
-    """One layer's routes, made from what the router chose; a tuple of index arrays, so that it can be a residual.
+    """One layer's routes, built from the router's choice; a tuple of index arrays, so that it can be a residual.
 
-    ``out`` and ``home`` are linear and each other's transposes, so each is the other's backward pass. A row that finds no
-    room is zero on both ways.
+    ``dispatch`` and ``combine`` are linear and each other's transposes, so each is the other's backward pass. A dropped row
+    is zero in both directions.
     """
 
-    def out(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
-        """Each token's row to each of its experts' ranks, sorted by expert there."""
+    def dispatch(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
+        """Send each token's row to the ranks of its experts, sorted by expert."""
 
-    def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
-        """For each token the sum of its rows, in fp32, returned in the rows' dtype."""
+    def combine(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
+        """Sum the rows of each token in fp32 and return them in the rows' dtype."""
 
-    def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
-        """Each token's weights to where its rows go."""
+    def dispatch_weights(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
+        """Send each token's weights to the ranks of its experts."""
 
-    def weights_home(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
-        """The transpose of ``weights_out``."""
+    def combine_weights(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
+        """The transpose of ``dispatch_weights``."""
 
     def dropped(self) -> Int[Array, ""]:
-        """Rows of this rank's tokens that found no room."""
+        """Count the dropped rows of this rank's tokens."""
 
     def products(self) -> Products:
         """Products of the rows that came, with their experts' matrices."""

@@ -24,7 +24,7 @@ from strategies.parallel.mesh import EXPERT_STATE_AXES, STATE_AXES, TENSOR
 
 
 class ExpertFeedForward(nnx.Module):
-    """RMSNorm, router, and for each token the weighted sum of its k experts' gated products, and what the shared ones add."""
+    """RMSNorm, router, the weighted sum of k experts' gated products per token, and the shared experts."""
 
     def __init__(self, spec: StepSpec, rngs: nnx.Rngs) -> None:
         self.spec = spec
@@ -40,7 +40,7 @@ class ExpertFeedForward(nnx.Module):
         self.shared_weight = vector(model.d_model) if experts.shared_gate else None
 
     def __call__(self, x_RD: Float[Array, "R D"]) -> tuple[Float[Array, "R D"], Int[Array, ""]]:
-        """What the experts add to the residual stream, and how many rows of this rank's tokens found no room.
+        """Return the experts' contribution to the residual stream, and the number of dropped rows of this rank's tokens.
 
         Rows are gathered over tensor for the router and all experts together; every tensor rank routes them alike.
         """
@@ -58,7 +58,7 @@ class ExpertFeedForward(nnx.Module):
         return reduce_scatter(y_UD, TENSOR), dispatch.dropped().astype(jnp.float32)
 
     def _shared(self, h_UD: Float[Array, "U D"]) -> Float[Array, "U D"]:
-        """What the experts that every token meets add, this tensor rank's share."""
+        """Return the shared experts' contribution, as this tensor rank's share."""
         weights_U = None if self.shared_weight is None else weighed(h_UD, self.shared_weight[...])
         operands = SharedOperands(h_UD, weights_U, self.shared_gate[...], self.shared_up[...], self.shared_down[...])
         return through_shared(operands, how=How(Gather(self.spec.numerics), ACTIVATIONS[self.spec.model.activation]))

@@ -2,9 +2,9 @@
 
 Three families, one for each way of laying rows out or of multiplying them:
 
-* ``RaggedProducts``: ``jax.lax.ragged_dot``, a kernel of its own on TPU. XLA for GPU and CPU (jax 0.10.1) has none: it makes a
-  masked copy of all rows for each expert, fine for a test and for nothing else.
-* ``BlockProducts``: a loop over blocks of rows, each of one expert; as many turns as there are rows, on every backend.
+* ``RaggedProducts``: ``jax.lax.ragged_dot``, a kernel of its own on TPU. XLA for GPU and CPU (jax 0.10.1) has no such
+  kernel: it makes a masked copy of all rows per expert, which suits only tests.
+* ``BlockProducts``: a loop over blocks of rows, each of one expert; the iterations follow the rows, on every backend.
 * ``EvenProducts``: as many rows for every expert, one batched product.
 
 Inside ``shard_map``: all lengths are local. R rows, G experts of this rank. Matrices are stored D first, ``D G F``.
@@ -36,25 +36,25 @@ class Products(Protocol):
         """Each row times its expert's matrix, transposed."""
 
     def outer(self, rows_RD: Float[Array, "R D"], rows_RF: Float[Array, "R F"], *, dtype: jnp.dtype) -> Matrices:
-        """For each expert the sum of the outer products of its rows: a weight's gradient, whole, in ``dtype``."""
+        """Sum the outer products of each expert's rows: the whole gradient of a weight, in ``dtype``."""
 
 
 @dataclass(frozen=True)
 class RaggedProducts:
-    """By jax's own ragged product; ``sizes_G`` rows of each expert."""
+    """Products by jax's own ragged product; ``sizes_G`` rows per expert."""
 
     sizes_G: Int[Array, " G"]
 
     def up(self, rows_RD: Float[Array, "R D"], weights: Matrices) -> Float[Array, "R F"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return lax.ragged_dot(rows_RD, weights.swapaxes(0, 1), self.sizes_G)
 
     def down(self, rows_RF: Float[Array, "R F"], weights: Matrices) -> Float[Array, "R D"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return lax.ragged_dot(rows_RF, weights.transpose(1, 2, 0), self.sizes_G)
 
     def outer(self, rows_RD: Float[Array, "R D"], rows_RF: Float[Array, "R F"], *, dtype: jnp.dtype) -> Matrices:
-        """As ``Products``."""
+        """Implement ``Products``."""
         contracted = lax.RaggedDotDimensionNumbers(
             dot_dimension_numbers=(((0,), (0,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[]
         )
@@ -64,7 +64,7 @@ class RaggedProducts:
 
 @dataclass(frozen=True)
 class BlockProducts:
-    """By a loop over blocks of at most ``block`` rows of one expert; there are ``block`` spare rows at the end of every array.
+    """Products by a loop over blocks of at most ``block`` rows of one expert; every array ends with ``block`` spare rows.
 
     A block that reaches beyond its expert's rows computes rows of the next expert wrongly; that expert's own blocks come later
     and put them right.
@@ -74,11 +74,11 @@ class BlockProducts:
     block: int
 
     def up(self, rows_RD: Float[Array, "R D"], weights: Matrices) -> Float[Array, "R F"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return self._each(rows_RD, weights, width=weights.shape[2], product=jnp.matmul)
 
     def down(self, rows_RF: Float[Array, "R F"], weights: Matrices) -> Float[Array, "R D"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return self._each(rows_RF, weights, width=weights.shape[0], product=lambda rows, matrix: rows @ matrix.T)
 
     def _each(self, rows: Array, weights: Matrices, *, width: int, product: Callable[[Array, Array], Array]) -> Array:
@@ -92,7 +92,7 @@ class BlockProducts:
         return lax.fori_loop(0, self._blocks.sum(), body, empty)
 
     def outer(self, rows_RD: Float[Array, "R D"], rows_RF: Float[Array, "R F"], *, dtype: jnp.dtype) -> Matrices:
-        """As ``Products``."""
+        """Implement ``Products``."""
 
         def body(index: Array, sums: Matrices) -> Matrices:
             expert, start, end = self._place(index)
@@ -120,20 +120,20 @@ class BlockProducts:
 
 @dataclass(frozen=True)
 class EvenProducts:
-    """By one batched product; every expert has R / G rows."""
+    """Products by one batched product; every expert has R / G rows."""
 
     experts: int
 
     def up(self, rows_RD: Float[Array, "R D"], weights: Matrices) -> Float[Array, "R F"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return self._flat(jnp.einsum("gcd,dgf->gcf", self._split(rows_RD), weights))
 
     def down(self, rows_RF: Float[Array, "R F"], weights: Matrices) -> Float[Array, "R D"]:
-        """As ``Products``."""
+        """Implement ``Products``."""
         return self._flat(jnp.einsum("gcf,dgf->gcd", self._split(rows_RF), weights))
 
     def outer(self, rows_RD: Float[Array, "R D"], rows_RF: Float[Array, "R F"], *, dtype: jnp.dtype) -> Matrices:
-        """As ``Products``."""
+        """Implement ``Products``."""
         product = partial(jnp.einsum, "gcd,gcf->dgf", preferred_element_type=dtype)
         return product(self._split(rows_RD), self._split(rows_RF))
 

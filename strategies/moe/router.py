@@ -1,4 +1,4 @@
-"""The router: which experts a token goes to, and with what weight.
+"""The router: the experts of each token, and their weights.
 
 Inside ``shard_map``: all lengths are local. U tokens of the context rank, whole on every tensor rank; all E experts.
 """
@@ -19,7 +19,7 @@ from strategies.parallel.linear import Gather
 
 
 class Choice(NamedTuple):
-    """What the router chose for each token: k experts and their weights."""
+    """The router's choice for each token: k experts and their weights."""
 
     experts_Uk: Int[Array, "U k"]
     weights_Uk: Float[Array, "U k"]

@@ -1,4 +1,4 @@
-"""Routes of assignments that are sorted by expert: what dropless dispatch and dispatch with a capacity share.
+"""Routes of assignments that are sorted by expert, shared by dropless dispatch and dispatch with a capacity.
 
 Inside ``shard_map``: all lengths are local. U tokens, A = U k assignments, E experts of all ranks, R rows that come here.
 """
@@ -40,7 +40,7 @@ class Sorted(NamedTuple):
         return x_UD[self.order_A // self.place_Uk.shape[1]]
 
     def sums(self, rows_AD: Float[Array, "A D"]) -> Float[Array, "U D"]:
-        """For each token the sum over its assignments; the transpose of ``rows``."""
+        """Sum over the assignments of each token; the transpose of ``rows``."""
         return rows_AD[self.place_Uk].astype(jnp.float32).sum(axis=1).astype(rows_AD.dtype)
 
 
@@ -50,41 +50,41 @@ def exclusive(counts: Int[Array, "... n"]) -> Int[Array, "... n"]:
 
 
 def swapped(x: Shaped[Array, "n ..."], ranks: int) -> Shaped[Array, "n ..."]:
-    """As many equal parts of the leading dim as there are ranks: part i to rank i, from rank i part i."""
+    """Exchange equal parts of the leading dim, one per rank: send part i to rank i, and receive part i from rank i."""
     return all_to_all(x.reshape(ranks, -1, *x.shape[1:]), EXPERT).reshape(x.shape)
 
 
 @dataclass(frozen=True)
 class SortedDispatch(ABC):
-    """A ``Dispatch`` of rows and of weights, by how one array of assignments gets ``there`` and ``back``."""
+    """A ``Dispatch`` of rows and of weights, defined by ``to_experts`` and ``to_tokens`` of one array of assignments."""
 
     sorted: Sorted
     room: Room
 
     @abstractmethod
-    def there(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
-        """From assignments to the rows of their experts' ranks; other rows are zero."""
+    def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
+        """Move assignments to the rows of their experts' ranks; other rows are zero."""
 
     @abstractmethod
-    def back(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
+    def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
         """The transpose."""
 
     @abstractmethod
     def dropped(self) -> Int[Array, ""]:
-        """As ``Dispatch``."""
+        """Implement ``Dispatch``."""
 
-    def out(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
-        """As ``Dispatch``."""
-        return self.there(self.sorted.rows(x_UD))
+    def dispatch(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
+        """Implement ``Dispatch``."""
+        return self.to_experts(self.sorted.rows(x_UD))
 
-    def home(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
-        """As ``Dispatch``."""
-        return self.sorted.sums(self.back(rows_RD))
+    def combine(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
+        """Implement ``Dispatch``."""
+        return self.sorted.sums(self.to_tokens(rows_RD))
 
-    def weights_out(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
-        """As ``Dispatch``."""
-        return self.there(weights_Uk.reshape(-1)[self.sorted.order_A])
+    def dispatch_weights(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
+        """Implement ``Dispatch``."""
+        return self.to_experts(weights_Uk.reshape(-1)[self.sorted.order_A])
 
-    def weights_home(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
-        """As ``Dispatch``."""
-        return self.back(weights_R)[self.sorted.place_Uk]
+    def combine_weights(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
+        """Implement ``Dispatch``."""
+        return self.to_tokens(weights_R)[self.sorted.place_Uk]

@@ -1,6 +1,6 @@
-"""The experts that every token meets: one dense gated product beside the routed ones, of rows that are gathered already.
+"""The shared experts of every token: one dense gated product next to the routed ones, of already gathered rows.
 
-Its result leaves as a share of a sum, as that of the routed experts does, so that both travel home over tensor as one.
+Its result is a share of a sum, like that of the routed experts, so that one reduction over tensor serves both.
 
 Inside ``shard_map``: all lengths are local. U tokens of the context rank, whole on every tensor rank; F the tensor rank's share
 of the shared width.
@@ -23,18 +23,18 @@ from strategies.parallel.remat import name
 
 
 class SharedOperands(NamedTuple):
-    """What the result is differentiated by."""
+    """Operands with a gradient."""
 
     h_UD: Float[Array, "U D"]
     weights_U: Float[Array, " U"] | None
-    """What weighs the result of each token; None: nothing does."""
+    """Weights of each token's result; None: no weights."""
     gate: Float[Array, "d F"]
     up: Float[Array, "d F"]
     down: Float[Array, "d F"]
 
 
 def through_shared(operands: SharedOperands, *, how: How) -> Float[Array, "U D"]:
-    """For each token what the shared experts add, this tensor rank's share."""
+    """Return the shared experts' contribution per token, as this tensor rank's share."""
     return with_backward(partial(_forward, how=how), partial(_backward, how=how))(operands)
 
 
@@ -60,7 +60,7 @@ def _forward(operands: SharedOperands, *, how: How) -> tuple[Float[Array, "U D"]
 
 
 def _entering(gate_UF: Array, up_UF: Array, weights_U: Array | None, *, activation: Activation) -> Float[Array, "U F"]:
-    """What enters the last product; weighted, where it is, in fp32."""
+    """Return the input of the last product; weights are applied in fp32."""
     inner_UF = activation(gate_UF) * up_UF
     return inner_UF if weights_U is None else (inner_UF.astype(jnp.float32) * weights_U[:, None]).astype(inner_UF.dtype)
 

@@ -1,7 +1,7 @@
-"""Collective matmul: a product and the collective over tensor beside it, cut into one piece a rank that go round the ring.
+"""Collective matmul: a product and its collective over tensor, cut into one piece per rank, which travel round the ring.
 
-Instead of a gather and then a product, the rows travel and each piece is multiplied when it is there (``visited``); instead of
-a product and then a reduce-scatter, the sums travel and each rank adds what it has for the rank where they end (``scattered``).
+Instead of a gather and then a product, the rows travel and each piece is multiplied on arrival (``visited``); instead of
+a product and then a reduce-scatter, the sums travel and each rank adds its share (``scattered``).
 A piece's place is its *offset*: of rank r, offset o is the piece of rank ``(r - o) mod t``, so that every rank runs the same
 program and nothing is sliced by rank. Two-way, half of the pieces travel either way round at once: as many hops, half as long
 a journey.
@@ -50,21 +50,22 @@ def _hop(x: Float[Array, "..."], step: int) -> Float[Array, "..."]:
 def visited(
     x_RD: Float[Array, "R D"], visit: Callable[[int, Float[Array, "R D"]], Visit], *, ways: CollectiveMatmul
 ) -> tuple[Pieces, tuple[Visit, ...]]:
-    """Every rank's rows, and what ``visit(offset, rows)`` makes of each while the next are on their way; both by offset.
+    """Return every rank's rows and the results of ``visit(offset, rows)``, computed while the next rows travel; by offset.
 
     One-way, offset o arrives with hop o. Two-way, offset -o comes the other way at the same time. A hop does not set out
     before the visit of the rows before is over: nothing else would keep a compiler from sending all rows first.
     """
     size = axis_size(TENSOR)
     up, down = journeys(size, ways)
-    lanes = {1: (0, x_RD), -1: (0, x_RD)}
+    directions = {1: (0, x_RD), -1: (0, x_RD)}
     waiting, pieces, made = {0: x_RD}, {0: x_RD}, {}
     for hop in range(1, max(up, down) + 1):
         going = [step for step, hops in ((1, up), (-1, down)) if hop <= hops]
-        coming = {(lanes[step][0] + step) % size: _hop(lanes[step][1], step) for step in going}
+        coming = {(directions[step][0] + step) % size: _hop(directions[step][1], step) for step in going}
         seen = {offset: visit(offset, piece) for offset, piece in waiting.items()}
         waiting, seen = lax.optimization_barrier((coming, seen))
-        lanes.update({step: ((lanes[step][0] + step) % size, waiting[(lanes[step][0] + step) % size]) for step in going})
+        reached = {step: (directions[step][0] + step) % size for step in going}
+        directions.update({step: (offset, waiting[offset]) for step, offset in reached.items()})
         pieces.update(waiting)
         made.update(seen)
     made.update({offset: visit(offset, piece) for offset, piece in waiting.items()})
@@ -72,9 +73,9 @@ def visited(
 
 
 def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul) -> Float[Array, "R D"]:
-    """The sum over ranks of what each has for this one: ``part(o)`` is this rank's share of the rows of offset o.
+    """Return the sum over ranks of their shares for this rank: ``part(o)`` is this rank's share of the rows of offset o.
 
-    Sums set out at the farthest rank. A product does not wait for the sum that it joins, so that the hop runs beside it.
+    Sums start at the farthest rank. A product does not wait for the sum that it joins, so that the hop overlaps with it.
     """
     size = axis_size(TENSOR)
     up, down = journeys(size, ways)

@@ -1,6 +1,6 @@
 """The collectives of the step, by name, inside ``shard_map``: all lengths are local.
 
-Every one works on the leading dim, so that what moves is contiguous in memory, and is no operation at all over axes of
+Every one works on the leading dim, so that the moved data is contiguous in memory, and is no operation at all over axes of
 size 1. docs/step.md lists the callers. On a single rank (``strategies.parallel.ranks``) each is a copy of the same size.
 """
 
@@ -23,7 +23,7 @@ TILE = 8, 128
 
 
 def larger_axes(axes: str | Sequence[str]) -> tuple[str, ...]:
-    """Those of ``axes`` that have more than one rank."""
+    """Return the axes with more than one rank."""
     names = (axes,) if isinstance(axes, str) else tuple(axes)
     return tuple(axis for axis in names if axis_size(axis) > 1)
 
@@ -41,10 +41,10 @@ def all_gather(x: Shaped[Array, "n ..."], axes: str | Sequence[str]) -> Shaped[A
 
 
 def gathered_weight(shard: Float[Array, "n ..."], axes: str | Sequence[str], *, numerics: Numerics) -> Float[Array, "N ..."]:
-    """A weight, whole: rounded to ``numerics.gather``, gathered, and cast to what products multiply by.
+    """Return the whole weight: rounded to ``numerics.gather``, gathered, and cast to the dtype of the products.
 
-    XLA would cast a weight that is gathered in more than products need before it is gathered, and a strategy would not get
-    what it asks for; so nothing moves past that gather.
+    Where the gather dtype is wider than the products', XLA would cast the weight before the gather and so override the
+    strategy; a barrier keeps the cast behind the gather.
     """
     weight = all_gather(shard.astype(numerics.gather), axes)
     if numerics.gather != numerics.compute:
@@ -63,9 +63,9 @@ def reduce_scatter(x: Float[Array, "N ..."], axes: str | Sequence[str]) -> Float
 def reduce_scatter_tiles(x: Float[Array, "N m"], axes: str | Sequence[str]) -> Float[Array, "n m"]:
     """``reduce_scatter`` of a matrix whose columns may be of any number, such as a vocabulary's; on TPU as tiles.
 
-    libtpu reduces spans of whole rows, or of an equal part of each, and scatters what it can cut so; of all else it makes an
-    all-reduce. A row of 151936 = 128 x 1187 columns has no equal parts. TPUs hold a matrix in tiles of 8 x 128; told as these,
-    which is the same bytes, an array has rows of one tile.
+    libtpu scatters spans of whole rows, or of an equal part of each row; all other shapes become an all-reduce. A row of
+    151936 = 128 x 1187 columns has no equal parts. TPUs hold a matrix in tiles of 8 x 128. Reshaped to tiles, which keeps
+    the bytes in place, the array has rows of one tile.
     """
     axes = larger_axes(axes)
     rows, columns = x.shape
@@ -110,7 +110,7 @@ def shift(x: Shaped[Array, ...], axis: str, *, by: int = 1) -> Shaped[Array, ...
 
 
 def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks ..."]:
-    """Send part i of the leading dim to the i-th of as many neighbours as it has parts; what comes from that one is part i."""
+    """Send part i of the leading dim to neighbour i, one neighbour per part, and receive part i from it."""
     size, ranks = axis_size(axis), x.shape[0]
     if ranks == 1:
         return x
@@ -125,10 +125,10 @@ class Ragged(NamedTuple):
     """Runs of rows for a ragged all-to-all, several for each rank, in the order of ranks."""
 
     starts: Int[Array, " runs"]
-    """Where each run begins here."""
+    """Begin of each run on this rank."""
     sizes: Int[Array, " runs"]
     targets: Int[Array, " runs"]
-    """Where it begins on the rank that receives it."""
+    """Begin of each run on the receiving rank."""
     arriving: Int[Array, " runs"]
     """Sizes of the runs that come, in the order of the ranks that send them."""
 
@@ -136,5 +136,5 @@ class Ragged(NamedTuple):
 def ragged_all_to_all(
     x: Shaped[Array, "n ..."], into: Shaped[Array, "m ..."], runs: Ragged, axis: str
 ) -> Shaped[Array, "m ..."]:
-    """Send each run to its rank; what comes is written into ``into``, whose other rows stay."""
+    """Send each run to its rank and write received runs into ``into``, whose other rows stay."""
     return lax.ragged_all_to_all(x, into, runs.starts, runs.sizes, runs.targets, runs.arriving, axis_name=axis)

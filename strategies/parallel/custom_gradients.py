@@ -13,7 +13,7 @@ def with_backward(
 ) -> Callable[..., Any]:
     """The function of value and residuals ``forward(*operands)`` and of gradients ``backward(residuals, cotangent)``.
 
-    What is static about either is bound beforehand (``functools.partial``), so that operands are all that is left.
+    Static parameters are bound beforehand (``functools.partial``), so that only operands are left.
     """
 
     @jax.custom_vjp

@@ -8,7 +8,7 @@ Each has a backward pass of its own, so that all its communication is visible in
   matrix lives only between these two operations, and fp32 sums never pass through bf16.
 
 Inside ``shard_map``: all lengths are local. R rows of the residual stream (sequence-sharded over tensor), U = R * tensor
-tokens of the context rank. Matrices are stored D first; what follows D is flat in the products.
+tokens of the context rank. Matrices are stored D first; the dims after D are flat in the products.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shards = tuple[Float[Array, "d ..."], ...]
 
 @dataclass(frozen=True)
 class Gather:
-    """How the shard of a matrix (its leading dim D is split) becomes what this device multiplies by."""
+    """How a device gathers the shard of a matrix, whose leading dim D is split, for its product."""
 
     numerics: Numerics
     axes: tuple[str, ...] = STATE_AXES
@@ -158,7 +158,7 @@ def _ring_row_forward(
 def _ring_row_backward(
     residuals: Any, dx_RD: Float[Array, "R D"], *, how: Gather, ways: CollectiveMatmul
 ) -> tuple[Pieces, Float[Array, "d ..."]]:
-    """The cotangent's pieces travel beside the products that make the weight's gradient."""
+    """Send the cotangent's pieces while the products compute the weight's gradient."""
     y, weight = residuals
     dxs, parts = visited(dx_RD, lambda offset, piece: weight_gradient(piece, y[offset], like=weight, how=how), ways=ways)
     dxs, dweight = lax.optimization_barrier((dxs, sum(parts[1:], start=parts[0])))
@@ -179,7 +179,7 @@ def weight_gradient(
 ) -> Float[Array, "D ..."]:
     """The whole gradient of a matrix, before any reduction.
 
-    Callers tie it to what the backward pass goes on with. Nothing else waits for it, so the compiler would leave all of a
+    Callers tie it to the next value of the backward pass. Nothing else waits for it, so the compiler would leave all of a
     layer's gradients to the end, and keep every operand of theirs alive till then: 1 GB of Llama 3 8B's layer at 16384 tokens.
     """
     return jnp.matmul(h_UD.T, _flat(dy), preferred_element_type=how.numerics.reduce).reshape(like.shape)

@@ -13,7 +13,7 @@ from lcplan.strategy import Strategy
 from strategies.inputs.step_spec import Platform
 
 BATCH_AXES = ("data", "fsdp", "expert")
-"""Axes over which whole sequences are split: for what is not an expert, ``expert`` is one more axis of data and state."""
+"""Axes over which whole sequences are split: outside the experts, ``expert`` is one more axis of data and state."""
 STATE_AXES = ("fsdp", "context", "expert")
 """Axes over which the D dim of every matrix but the experts' is split; they gather it in this order."""
 EXPERT_STATE_AXES = ("fsdp", "context")
@@ -29,7 +29,7 @@ def axis_sizes(strategy: Strategy) -> dict[str, int]:
 
 
 def platform_of(mesh: Mesh) -> Platform:
-    """Whose compiler a program on this mesh is for, real devices or those of a topology."""
+    """Return the platform of the mesh's devices, real ones or those of a topology."""
     platform = mesh.devices.flat[0].platform
     return "tpu" if platform == "tpu" else "cpu" if platform == "cpu" else "gpu"
 

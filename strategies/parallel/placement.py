@@ -1,4 +1,4 @@
-"""Where every parameter lies.
+"""The sharding of every parameter.
 
 The D dim of matrices over fsdp x context x expert (of the experts' over fsdp x context), experts over expert, heads, columns
 and vocabulary over tensor.

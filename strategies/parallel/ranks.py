@@ -1,6 +1,6 @@
-"""Where this program runs: one rank of a mesh inside ``shard_map``, or one rank alone, with the others only thought of.
+"""The rank that a program runs as: one rank of a mesh inside ``shard_map``, or a single rank without the others.
 
-Alone (``alone``), sizes and places of all axes are constants, and every collective is a local copy of the same size
+As a single rank (``alone``), sizes and indices of all axes are constants, and every collective is a local copy of the same size
 (``strategies.parallel.collectives``): the program of one rank, with a rank's own shapes, on a single device.
 """
 
@@ -29,7 +29,7 @@ _ALONE: ContextVar[Rank | None] = ContextVar("alone", default=None)
 
 @contextmanager
 def alone(rank: Rank) -> Iterator[None]:
-    """Trace what follows as the program of ``rank`` without the others."""
+    """Trace the enclosed code as the program of ``rank`` without the others."""
     token = _ALONE.set(rank)
     try:
         yield

@@ -1,6 +1,6 @@
 """Remat policies: which named tensors of a layer the forward pass keeps, as ``jax.checkpoint`` takes them.
 
-Every policy recomputes what has no name: norms, rotations, activations, and the gathers of rows and weights. ``none`` keeps
+Every policy recomputes the unnamed tensors: norms, rotations, activations, and the gathers of rows and weights. ``none`` keeps
 every named tensor, so that no matrix product and no attention runs twice.
 """
 
@@ -25,8 +25,8 @@ def name(x: Shaped[Array, ...], tensor: str) -> Shaped[Array, ...]:
 def remat(layer: Callable[..., Any], policy: RematPolicy) -> Callable[..., Any]:
     """The layer under a policy.
 
-    jax ties what is computed again to the cotangent that needs it. Inside a scan that looks needless, but XLA peels the first
-    turn off the backward loop to pipeline its reductions, and would run that layer again while the loss holds the memory.
+    jax ties recomputed values to the cotangent that needs them. Inside a scan that looks needless, but XLA peels the first
+    iteration off the backward loop to pipeline its reductions, and would run that layer again while the loss holds the memory.
     """
     return jax.checkpoint(layer, policy=_checkpoint_policy(policy), prevent_cse=True)
 

@@ -1,4 +1,4 @@
-"""What stands in for a collective on a rank that is alone: a local copy of the same shapes, which no compiler drops.
+"""Stand-ins for collectives on a single rank: local copies of the same shapes, which no compiler removes.
 
 Values are not those of a real step, but they are finite, and shapes, dtypes and buffers are.
 """

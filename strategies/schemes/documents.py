@@ -28,7 +28,7 @@ Documents = Int[Array, "C B T"] | None
 
 
 class TokenFacts(NamedTuple):
-    """What attention must know of the tokens beside their features."""
+    """Positions and documents of the tokens, as attention needs them."""
 
     rope: Angles
     documents: Documents = None
@@ -37,7 +37,7 @@ class TokenFacts(NamedTuple):
 def gathered(documents_BT: Int[Array, "B T"] | None) -> Documents:
     """Every context rank's ids. Inside ``shard_map``: all lengths are local.
 
-    A rank alone is handed those of whole sequences: what a copy of its own would say of the others, no kernel could skip.
+    A single rank gets the ids of whole sequences: with copies of its own ids for the others, no kernel could skip a chunk.
     """
     if documents_BT is None:
         return None
@@ -75,7 +75,7 @@ def between(
 
 
 def where_shared(segments: Segments | None, seen: Callable[[], T], nothing: T) -> T:
-    """What ``seen`` computes, but ``nothing`` where no query may share a document with any key, in no sequence.
+    """Return ``seen()``, or ``nothing`` if no query shares a document with any key in any sequence.
 
     So all kernels leave out whole chunks, those too that leave out no block inside one.
     """

@@ -3,8 +3,8 @@
 * contiguous: rank r of c holds chunk r. A causal mask leaves ranks before r visible whole and those after r not at all.
 * zigzag: rank r holds half chunks r and 2c-1-r of 2c, in this order. To a rank before r, all its queries see the first half
   of the keys; to a rank after r, its second half of queries sees all keys: half of the full area either way, equal work.
-* groups of u neighbours that exchange heads: a group holds what a rank of a zigzag of c/u would, each of its ranks the
-  u-th part of that, in order, so that an exchange makes the group's two half chunks whole.
+* groups of u neighbours that exchange heads: a group holds the tokens of one rank of a zigzag of c/u, each of its ranks the
+  u-th part of them, in order, so that an exchange makes the group's two half chunks whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joining what attention to separate chunks gave: exact, in fp32, by their log-sum-exps."""
+"""Merge attention over separate chunks: exact, in fp32, by their log-sum-exps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which chunk-kernel calls attend to another rank's keys: what a scheme does with the chunk in hand.
+"""The chunk-kernel calls that attend to another rank's keys, by the scheme's layout.
 
 Inside ``shard_map``: all lengths are local.
 """
@@ -31,7 +31,7 @@ class View:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a rank sees of the chunk of a rank before it and of a rank after it; None is nothing."""
+    """Visible parts of the chunks of earlier and of later ranks; None: no part."""
 
     kernel: ChunkKernel
     before: View | None
@@ -100,7 +100,7 @@ class Pattern:
 
 
 def pattern_of(scheme: Scheme, kernel: ChunkKernel, *, route: Route) -> Pattern:
-    """The pattern of a scheme's layout (``strategies.schemes.layout`` says why)."""
+    """Return the pattern of a scheme's layout (derived in ``strategies.schemes.layout``)."""
     if SCHEME_FACTS[scheme].balanced:
         return Pattern(kernel, before=View("all", "first half"), after=View("second half", "all"), route=route)
     return Pattern(kernel, before=View("all", "all"), after=None, route=route)

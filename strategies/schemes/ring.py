@@ -1,8 +1,8 @@
 """Ring attention: keys and values travel round the context axis while every rank attends to the chunk in hand.
 
 Rank r starts with its own chunk and has that of rank r-j after j hops. The next chunk's permute is issued before the kernel
-on this one, so that the compiler can run both at once; key and value are one buffer, one message a hop. With two lanes each
-has half of the heads, and the second one's chunks come from the other side. The backward pass rotates chunks once more
+on this one, so that the compiler can run both at once; key and value are one buffer, one message per hop. Of two directions
+each has half of the heads, and the second one's chunks come from the other side. The backward pass rotates chunks once more
 together with their gradients, which visit every rank, summed in fp32, and end where they belong. It saves only the output
 and the log-sum-exp; the first chunk that came is a residual that no remat policy names, so that it travels once for the
 recomputed attention and for its gradients together.
@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
 
 
 Chunks = tuple[Chunk, ...]
-"""One for each lane."""
+"""One chunk per direction."""
 
 
 def ring_attention(
@@ -55,12 +55,12 @@ def ring_attention(
 def ring_forward(
     q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents: Documents, *, pattern: Pattern
 ) -> tuple[Array, Any]:
-    """The output, and what ``ring_backward`` needs."""
+    """Return the output and the residuals of ``ring_backward``."""
     route, documents = pattern.route, staged(documents, q)
     place = staged_with(route.place(), q)
-    own = tuple(Chunk(part, place) for part in _lanes(kv, route, axis=3))
+    own = tuple(Chunk(part, place) for part in _by_direction(kv, route, axis=3))
     coming = _passed_on(own, route)
-    qs = _lanes(q, route, axis=2)
+    qs = _by_direction(q, route, axis=2)
     segments = between(documents, place, place)
     merged = tuple(
         Merged.of(pattern.kernel.forward(q, chunk.kv, mask="causal", segments=segments))
@@ -68,29 +68,29 @@ def ring_forward(
     )
 
     def visit(chunks: Chunks, merged: tuple[Merged, ...]) -> tuple[Merged, ...]:
-        lanes = zip(qs, chunks, merged, strict=True)
+        directions = zip(qs, chunks, merged, strict=True)
         return tuple(
             so_far.with_chunk(pattern.forward(q, chunk.kv, owner=chunk.owner, documents=documents))
-            for q, chunk, so_far in lanes
+            for q, chunk, so_far in directions
         )
 
     merged = _round(visit, coming, route=route, total=merged)
-    o, lse = _joined([lane.o for lane in merged], axis=2), _joined([lane.lse for lane in merged], axis=1)
+    o, lse = _joined([direction.o for direction in merged], axis=2), _joined([direction.lse for direction in merged], axis=1)
     o, lse = name(o.astype(q.dtype), "attention_output"), name(lse, "lse")
     return o, (q, own, coming, Attended(o, lse), documents)
 
 
 def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Pattern) -> tuple[Array, Array, None]:
-    """Gradients of queries, and of keys and values; documents have none."""
+    """Return gradients of queries, and of keys and values; documents have no gradient."""
     q, own, coming, attended, documents = residuals
     route, documents = pattern.route, staged(documents, do)  # what a kernel makes of ids need not wait for it here
-    qs, dos, os = (_lanes(x, route, axis=2) for x in (q, do, attended.o))
-    seen = tuple(Attended(o, lse) for o, lse in zip(os, _lanes(attended.lse, route, axis=1), strict=True))
+    qs, dos, os = (_by_direction(x, route, axis=2) for x in (q, do, attended.o))
+    seen = tuple(Attended(o, lse) for o, lse in zip(os, _by_direction(attended.lse, route, axis=1), strict=True))
 
-    def local(lane: int) -> Gradients:
-        segments = between(documents, own[lane].owner, own[lane].owner)
+    def local(direction: int) -> Gradients:
+        segments = between(documents, own[direction].owner, own[direction].owner)
         dq, dkv = pattern.kernel.backward(
-            qs[lane], own[lane].kv, attended=seen[lane], do=dos[lane], mask="causal", segments=segments
+            qs[direction], own[direction].kv, attended=seen[direction], do=dos[direction], mask="causal", segments=segments
         )
         share = dkv if route.ranks() == 2 else dkv.astype(jnp.float32)  # passed on once, and no sum yet
         return Gradients(dq.astype(jnp.float32), share)
@@ -98,11 +98,11 @@ def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Patte
     def visit(chunks: Chunks, totals: tuple[Gradients, ...]) -> tuple[Gradients, ...]:
         arrived = [route.shift(total.dkv, way) for total, way in zip(totals, route.ways, strict=True)]
         sums = []
-        for lane, (chunk, total) in enumerate(zip(chunks, totals, strict=True)):
+        for direction, (chunk, total) in enumerate(zip(chunks, totals, strict=True)):
             part = pattern.backward(
-                qs[lane], chunk.kv, attended=seen[lane], do=dos[lane], owner=chunk.owner, documents=documents
+                qs[direction], chunk.kv, attended=seen[direction], do=dos[direction], owner=chunk.owner, documents=documents
             )
-            sums.append(Gradients(total.dq + part.dq, arrived[lane].astype(jnp.float32) + part.dkv))
+            sums.append(Gradients(total.dq + part.dq, arrived[direction].astype(jnp.float32) + part.dkv))
         return tuple(sums)
 
     totals = _round(visit, coming, route=route, total=tuple(map(local, range(len(own)))))
@@ -128,15 +128,15 @@ def _round(visit: Callable[[Chunks, Total], Total], coming: Chunks, *, route: Ro
 
 
 def _passed_on(chunks: Chunks, route: Route) -> Chunks:
-    """What arrives when every rank passes on what it holds."""
-    lanes = zip(chunks, route.ways, strict=True)
-    return tuple(Chunk(route.shift(chunk.kv, way), (chunk.owner - way) % route.ranks()) for chunk, way in lanes)
+    """Return the chunks that arrive when every rank passes on its own."""
+    directions = zip(chunks, route.ways, strict=True)
+    return tuple(Chunk(route.shift(chunk.kv, way), (chunk.owner - way) % route.ranks()) for chunk, way in directions)
 
 
-def _lanes(x: Float[Array, ...], route: Route, *, axis: int) -> list[Array]:
-    """The heads of each lane."""
+def _by_direction(x: Float[Array, ...], route: Route, *, axis: int) -> list[Array]:
+    """Split the heads over the directions."""
     return jnp.split(x, len(route.ways), axis=axis) if len(route.ways) > 1 else [x]
 
 
-def _joined(lanes: list[Array], *, axis: int) -> Array:
-    return jnp.concatenate(lanes, axis=axis) if len(lanes) > 1 else lanes[0]
+def _joined(directions: list[Array], *, axis: int) -> Array:
+    return jnp.concatenate(directions, axis=axis) if len(directions) > 1 else directions[0]

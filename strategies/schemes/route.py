@@ -21,7 +21,7 @@ class Route:
 
     stride: int = 1
     ways: tuple[int, ...] = (1,)
-    """The direction of each lane. Lanes share the heads between them; of two, one goes forwards and one backwards."""
+    """Directions of travel: 1 forwards, -1 backwards. Two directions share the heads."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Route:
@@ -37,5 +37,5 @@ class Route:
         return axis_index(CONTEXT) // self.stride
 
     def shift(self, x: Shaped[Array, ...], way: int) -> Shaped[Array, ...]:
-        """Send ``x`` to the next stop that lies ``way``, receive that of the one before."""
+        """Send ``x`` to the next stop in direction ``way``, and receive from the previous one."""
         return shift(x, CONTEXT, by=way * self.stride)

@@ -3,8 +3,8 @@
 A rank of a contiguous layout holds one run, whose halo is the end of the run before it, or whole runs and the end of one
 farther off. A rank of a zigzag holds two half chunks: the halo of the first is the end of the first half of the rank before,
 that of the second the end of the second half of the rank after (of the last rank: of its own first half). Where neighbours
-have exchanged heads, each holds the runs of their group, and halos go from group to group. What comes round to the first
-ranks from the sequence's end is not looked at: they attend to fewer keys. The halo is a residual that no remat policy names:
+have exchanged heads, each holds the runs of their group, and halos go from group to group. The first ranks receive the
+sequence's end as their halo and ignore it: they attend to fewer keys. The halo is a residual that no remat policy names:
 the backward pass brings it again, and its gradients go home by permutes the other way. Ids of documents are those of all
 ranks already, so a halo's are looked up.
 
@@ -88,7 +88,7 @@ class Halos:
         return [[end(1, 0, tokens)], [jnp.where(self._is_last(), end(0, 0, tokens), end(-1, 1, tokens))]]
 
     def home(self, gradients: list[Float[Array, "2 B S K H"]]) -> Float[Array, "2 B T K H"]:
-        """The transpose of ``brought``: each run's own gradients and what comes back from halos, summed in fp32."""
+        """Transpose ``brought``: sum each run's own gradients and those returned from halos in fp32."""
         total, shift = sum(self.pieces), self.route.shift
         own = [run[:, :, total:].astype(jnp.float32) for run in gradients]
         ends = list(accumulate(self.pieces, lambda end, tokens: end - tokens, initial=total))
@@ -105,7 +105,7 @@ class Halos:
         return jnp.concatenate(own, axis=2).astype(gradients[0].dtype)
 
     def skipped(self, run: int) -> tuple[int, ...]:
-        """Tokens of the halo that lie before the sequence, by how many ranks come before this one."""
+        """Count the halo's tokens before the start of the sequence, by the number of earlier ranks."""
         if run == 1:
             return (0,)
         pieces = self.pieces[:1] if self.halves else self.pieces
@@ -124,7 +124,7 @@ def _joined(halos: list[list[Array]], runs: list[Array], *, axis: int) -> list[A
 
 
 def _added(own: Float[Array, "2 B T K H"], back: Float[Array, "2 B h K H"]) -> Float[Array, "2 B T K H"]:
-    """What came back is of the last tokens."""
+    """Add the returned gradients to the last tokens."""
     return own.at[:, :, own.shape[2] - back.shape[2] :].add(back.astype(own.dtype))
 
 
@@ -140,7 +140,7 @@ def window_attention(
 def window_forward(
     q: Float[Array, "B T N H"], kv: Float[Array, "2 B T K H"], documents: Documents, *, kernel: ChunkKernel, halos: Halos
 ) -> tuple[Array, Any]:
-    """The output, and what ``window_backward`` needs."""
+    """Return the output and the residuals of ``window_backward``."""
     place, documents = staged_with(halos.route.place(), q), staged(documents, q)
     brought, qs, ids = halos.brought(kv), halos.runs(q, axis=1), halos.segments(documents, place)
 
@@ -156,7 +156,7 @@ def window_forward(
 def window_backward(
     residuals: Any, do: Float[Array, "B T N H"], *, kernel: ChunkKernel, halos: Halos
 ) -> tuple[Array, Array, None]:
-    """Gradients of queries, and of keys and values; documents have none."""
+    """Return gradients of queries, and of keys and values; documents have no gradient."""
     q, brought, attended, place, documents = residuals
     qs, dos, os = (halos.runs(x, axis=1) for x in (q, do, attended.o))
     lses, ids = halos.runs(attended.lse, axis=2), halos.segments(staged(documents, do), place)

@@ -1,4 +1,4 @@
-"""What this program cannot run, with the reason: checked before anything is traced."""
+"""Limits of this program, each with its reason; checked before tracing."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _global_view(spec: StepSpec) -> Iterator[str]:
     if mode == "explicit" and REMAT_POLICIES[remat].offloaded:
         yield (
             f"remat={remat} with sharding_mode=explicit: XLA's partitioner refuses a program that offloads where arrays' types"
-            " say how they are split (jax 0.10.1); use manual or auto, or a policy that does not offload"
+            " carry shardings (jax 0.10.1); use manual or auto, or a policy that does not offload"
         )
 
 
@@ -131,11 +131,11 @@ def _features(spec: StepSpec) -> Iterator[str]:
         if strategy.sharding_mode != "manual" or strategy.collective_matmul != "off":
             yield f"experts of {model.name} are built for sharding_mode=manual and collective_matmul=off; use those"
     if model.not_built:
-        yield f"model {model.name} is priced, not built; what no step computes: {', '.join(model.not_built)}"
+        yield f"model {model.name} is priced, not built; no step computes: {', '.join(model.not_built)}"
     if model.not_planned:
-        yield f"model {model.name} is counted, not planned; what the step does not have: {', '.join(model.not_planned)}"
+        yield f"model {model.name} is counted, not planned; the step lacks: {', '.join(model.not_planned)}"
     if model.mlp == "plain":
-        yield f"model {model.name}: mlp=plain (up and down alone) is priced but not built; the step's feed-forward is gated"
+        yield f"model {model.name}: mlp=plain (only up and down) is priced but not built; the step's feed-forward is gated"
     if strategy.collective_matmul != "off" and strategy.sharding_mode != "manual":
         yield (
             f"collective_matmul={strategy.collective_matmul} is built for sharding_mode=manual, not {strategy.sharding_mode};"
@@ -145,12 +145,12 @@ def _features(spec: StepSpec) -> Iterator[str]:
 
 
 def _kernel(spec: StepSpec) -> Iterator[str]:
-    """What the attention kernel does not take."""
+    """List limits of the attention kernel."""
     block = spec.strategy.attention_block
     if block and spec.kernel == "cudnn":
         yield f"attention_block={block}: cuDNN chooses its own tiles; use 0"
     if spec.kernel == "splash" and block % 128:
-        yield f"attention_block={block} is no multiple of the 128 lanes that splash's tiles are made of"
+        yield f"attention_block={block} is not a multiple of 128, the width of splash's tiles"
     if spec.kernel == "cudnn" and spec.workload.document_len is not None and spec.local_seq_len % 4:
         yield (
             f"kernel cudnn takes documents (document_len={spec.workload.document_len}) in chunks and half chunks of an even"

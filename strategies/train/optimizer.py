@@ -1,4 +1,4 @@
-"""AdamW behind a global-norm clip, with both moments in the dtype that the strategy says."""
+"""AdamW behind a global-norm clip, with both moments in the strategy's dtype."""
 
 from __future__ import annotations
 

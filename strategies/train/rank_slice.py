@@ -67,7 +67,7 @@ def slowest_rank(spec: StepSpec) -> Rank:
 
 
 def _keys(spec: StepSpec) -> np.ndarray:
-    """Keys that the queries of each chunk attend to in all layers, up to what all have in common."""
+    """Count the keys that each chunk's queries attend to in all layers, up to a common term."""
     length = spec.workload.seq_len
     offsets = token_order(spec.strategy, seq_len=length) % (spec.workload.document_len or length)
     kinds = spec.model.layer_kinds.items()
@@ -78,7 +78,7 @@ def _keys(spec: StepSpec) -> np.ndarray:
 def _visits(spec: StepSpec) -> np.ndarray:
     """Other chunks that share a document with each chunk's queries: those between a run's first token and its document's.
 
-    Of layers without a window: a windowed one is a call of one size on every rank.
+    Layers with a window do not count: their call has the same size on every rank.
     """
     strategy, length = spec.strategy, spec.workload.seq_len
     chunks = strategy.mesh.context // strategy.ulysses

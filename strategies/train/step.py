@@ -34,11 +34,11 @@ __all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
 
 _TOKENS = P(BATCH_AXES, CONTEXT)
 Counted = Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]]
-"""Loss, gradients, and with experts the rows that found no room."""
+"""Loss, gradients, and with experts the dropped rows."""
 
 
 class TrainState(NamedTuple):
-    """What a step takes and gives back: fp32 master parameters, the optimizer's moments, steps done."""
+    """State that a step updates: fp32 master parameters, the optimizer's moments, steps done."""
 
     params: nnx.State
     optimizer: Any
@@ -46,13 +46,13 @@ class TrainState(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """Of the step just done."""
+    """Metrics of the last step."""
 
     loss: Float[Array, ""]
     """Mean over all tokens that have a target."""
     gradient_norm: Float[Array, ""]
     dropped: Float[Array, ""] | None = None
-    """With experts: rows, of all layers together, that found no room on their way to an expert."""
+    """Rows dropped by the experts of all layers together."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TrainStep:
         return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens, documents)
 
     def init(self, key: Array) -> TrainState:
-        """A random state, each shard made where it lies."""
+        """Create a random state, each shard on its own device."""
         return jax.jit(_initial_state(self.spec), out_shardings=self.state_shardings)(key)
 
     def example_batch(self, key: Array) -> Batch:
@@ -141,7 +141,7 @@ class LossAndGradients:
     specs: nnx.State
 
     def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
-        """Mean loss over the whole batch, every gradient where its parameter lies, rows that found no room at their experts."""
+        """Return the mean loss over the batch, gradients in their parameters' shardings, and dropped rows."""
         tokens_over = (*BATCH_AXES, CONTEXT)
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
         share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)), has_aux=True)
@@ -179,7 +179,7 @@ def _initial_state(spec: StepSpec) -> Callable[[Array], TrainState]:
 
 
 def _state_shardings(mesh: Mesh, *, specs: nnx.State, params: nnx.State, optimizer: Any) -> TrainState:
-    """Moments lie where their parameters lie; counters are on every device."""
+    """Give moments their parameters' shardings; counters are on every device."""
     everywhere = NamedSharding(mesh, P())
     placed = jax.tree.map(lambda split: NamedSharding(mesh, split), specs, is_leaf=lambda x: isinstance(x, P))
     moments = optax.tree_map_params(

@@ -1,6 +1,6 @@
 """The step as a program over whole arrays: the compiler (``auto``) or the arrays' types (``explicit``) place every part.
 
-All lengths here are global. Nothing but attention writes a collective: see ``style`` for what the two modes do differently.
+All lengths here are global. Only attention writes a collective; ``style`` shows how the two modes differ.
 """
 
 from strategies.whole_array.gradients import GlobalLossAndGradients

@@ -1,4 +1,4 @@
-"""Loss and gradients over whole arrays: what ``shard_map`` computes in the manual mode. All lengths are global."""
+"""Loss and gradients over whole arrays, as ``shard_map`` computes them in the manual mode. All lengths are global."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strategies.whole_array.style import TOKENS, Style
 
 @dataclass(frozen=True, eq=False)  # told apart by identity, as jax.jit wants of what it compiles
 class GlobalLossAndGradients:
-    """(params, batch) -> (loss, gradients), every gradient where its parameter lies."""
+    """Build (params, batch) -> (loss, gradients), each gradient with its parameter's sharding."""
 
     spec: StepSpec
     graph: Any

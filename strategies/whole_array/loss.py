@@ -1,7 +1,7 @@
 """Cross-entropy over whole arrays, a chunk of tokens at a time, its gradients computed as in ``strategies.model.loss``.
 
-Three matrix products a chunk, no logits kept or made twice, never a T x V array; what the manual step gathers, sums and
-scatters itself is here a placement. A chunk takes a run of tokens of every device, so that none moves. All lengths are
+Three matrix products a chunk, no logits kept or made twice, never a T x V array. The manual step's gathers, sums and
+scatters are shardings here. A chunk takes a run of tokens of every device, so that none moves. All lengths are
 global: C chunks of n tokens.
 """
 
@@ -30,7 +30,7 @@ _USED = P(None, TENSOR)
 
 @dataclass(frozen=True)
 class Scaled:
-    """What the loss compares with, and one over the number of tokens that it is the mean of."""
+    """The targets, and one over the number of tokens of the mean."""
 
     targets_BT: Int[Array, "B T"]
     scale: Float[Array, ""]
@@ -51,7 +51,7 @@ class _ChunkedLoss:
 
     @property
     def chunks(self) -> int:
-        """As many as the manual step has of one sequence a device."""
+        """Return the manual step's number of chunks with one sequence per device."""
         mesh, strategy = self.spec.strategy.mesh, self.spec.strategy
         sequences = self.spec.workload.global_batch // (mesh.data * mesh.fsdp * strategy.microbatches)
         rows = self.spec.local_seq_len // mesh.tensor
@@ -79,7 +79,7 @@ class _ChunkedLoss:
         return loss, (self._joined(dh), dhead_DV.T)
 
     def backward(self, gradients: tuple[Array, Array], dloss: Array) -> tuple[Any, ...]:
-        """They wait to be scaled; targets and scale have none."""
+        """Scale the stored gradients; targets and scale have no gradient."""
         return (*((gradient * dloss).astype(gradient.dtype) for gradient in gradients), None, None)
 
     def _dot(self, a: Array, b: Array, *, over: Any, to: P) -> Array:

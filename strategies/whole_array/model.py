@@ -1,7 +1,7 @@
 """The decoder over whole arrays: the parameters are those of ``strategies.model.decoder``, the layout in each array's place.
 
-All lengths are global. The residual stream lies ``B/(data, fsdp) T/(context, tensor) D``, heads and columns over tensor, as
-in the manual step. Attention alone is a ``shard_map`` inside the program, an island: no sharding says "rotate keys and
+All lengths are global. The residual stream is sharded ``B/(data, fsdp) T/(context, tensor) D``, heads and columns over tensor,
+as in the manual step. Only attention is a ``shard_map`` inside the program: no sharding expresses "rotate keys and
 values", kernels such as cuDNN's take no sequence that is split, and trainers (MaxText among them) do the same. So every
 context scheme is the same code in all three modes.
 """
@@ -42,7 +42,7 @@ _HEADS = P(BATCH_AXES, CONTEXT, TENSOR)
 
 
 class Whole(NamedTuple):
-    """What attention must know of the tokens beside their features; documents of whole sequences on every context rank."""
+    """Positions and documents of the tokens for attention; documents of whole sequences on every context rank."""
 
     rope: Angles
     documents_BT: Int[Array, "B T"] | None
@@ -98,7 +98,7 @@ class GlobalView:
         return biased(row(h_BTF, own.down[...], how=self._matrix("down")), own.down_bias)
 
     def _positioned(self, x: Float[Array, "B T N H"], norm: nnx.Param | None, *, rope: Angles, tensor: str) -> Array:
-        """As in the manual step: kept rotated, or as it enters its norm."""
+        """Keep the tensor as in the manual step: rotated, or as it enters its norm."""
         if norm is None:
             return name(rotate(x, rope), tensor)
         return rotate(self._norm(name(x, tensor), norm), rope)

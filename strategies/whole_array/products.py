@@ -1,7 +1,7 @@
-"""The matrix products of a layer over whole arrays: weights are gathered where they are used, gradients land where they lie.
+"""The matrix products of a layer over whole arrays: weights are gathered for use, gradients get their parameter's sharding.
 
 Each product has a backward pass of its own for one reason: the gradient of a matrix leaves its product in ``reduce`` dtype
-and is told to lie as its parameter does, so that the compiler may reduce-scatter it. Left to autodiff it would be reduced in
+and gets its parameter's sharding, so that the compiler may reduce-scatter it. Left to autodiff it would be reduced in
 the dtype that the weight was rounded to. As in the manual step the gathered weight is a residual that no remat policy names.
 
 All lengths are global. Matrices are stored D first.
@@ -24,12 +24,12 @@ from strategies.whole_array.style import COLUMNS, RESIDUAL, TOKENS, Style
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a matrix lies, and where its product's columns do."""
+    """Sharding of a matrix and of its product's columns."""
 
     style: Style
     numerics: Numerics
     stored: P
-    """``D/(fsdp, context) X/tensor``, as ``strategies.parallel.placement`` says."""
+    """Return ``D/(fsdp, context) X/tensor``, as in ``strategies.parallel.placement``."""
     used: P
     """The same, with D whole."""
     columns: P = COLUMNS
@@ -40,7 +40,7 @@ class Matrix:
         return self.style.place(rounded, self.used).astype(self.numerics.compute)
 
     def gradient(self, rows_BTD: Float[Array, "B T D"], columns: Float[Array, "B T ..."]) -> Float[Array, "D ..."]:
-        """Sum over all tokens, where the parameter lies, in fp32."""
+        """Sum over all tokens in fp32, with the parameter's sharding."""
         reduce = self.numerics.reduce
         return self.style.dot(rows_BTD, columns, over=((0, 1), (0, 1)), to=self.stored, dtype=reduce).astype(jnp.float32)
 

@@ -1,11 +1,11 @@
-"""Two ways to say where an array lies, and so which collectives there are, without writing any.
+"""Two ways to state shardings, from which the compiler derives the collectives.
 
-* ``auto``: arrays have no sharding while the program is traced. ``with_sharding_constraint`` says where some of them should
-  lie, and the compiler finds places for all others.
+* ``auto``: arrays have no sharding while the program is traced. ``with_sharding_constraint`` gives some
+  of them a sharding, and the compiler chooses the others.
 * ``explicit``: the sharding is part of every array's type. Where an operation leaves it open (a contraction over a dim that
-  is split, a lookup) the operation is told, by ``out_sharding``; ``reshard`` is the only other thing that moves data.
+  is split, a lookup), the operation takes ``out_sharding``; ``reshard`` is the only other thing that moves data.
 
-The program is the same. Each function here says it in both ways, so that what differs is what jax and XLA make of it.
+The program is the same. Each function here states it in both ways, so that only the results of jax and XLA differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lcplan.strategy import ShardingMode
 from strategies.parallel.mesh import BATCH_AXES, CONTEXT, TENSOR
 
 TOKENS = P(BATCH_AXES, CONTEXT)
-"""``B/(data, fsdp) T/context``: what enters and leaves attention, and what tensor-parallel products multiply."""
+"""``B/(data, fsdp) T/context``: the inputs and results of attention, and the inputs of tensor-parallel products."""
 RESIDUAL = P(BATCH_AXES, (CONTEXT, TENSOR))
 """``B/(data, fsdp) T/(context, tensor) D``: the residual stream between them."""
 COLUMNS = P(BATCH_AXES, CONTEXT, TENSOR)
@@ -35,7 +35,7 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Style:
-    """How ``mode`` says where arrays lie on ``mesh``."""
+    """Return the style in which ``mode`` states shardings on ``mesh``."""
 
     mode: Literal["auto", "explicit"]
     mesh: Mesh
@@ -45,22 +45,22 @@ class Style:
         return NamedSharding(self.mesh, to)
 
     def place(self, x: Shaped[Array, ...], to: P) -> Shaped[Array, ...]:
-        """``x``, lying as ``to`` says."""
+        """Return ``x`` with the sharding ``to``."""
         if self.mode == "auto":
             return lax.with_sharding_constraint(x, self.sharding(to))
         return jax.sharding.reshard(x, self.sharding(to))
 
     def dot(self, a: Float[Array, ...], b: Float[Array, ...], *, over: tuple[Dims, Dims], to: P, dtype: Any) -> Array:
-        """Contract the dims ``over`` of ``a`` and ``b``; the sum, of ``dtype``, lies as ``to`` says."""
+        """Contract the dims ``over`` of ``a`` and ``b``; the sum, of ``dtype``, has the sharding ``to``."""
         dims = (over, ((), ()))
         if self.mode == "auto":
             return self.place(lax.dot_general(a, b, dims, preferred_element_type=dtype), to)
         return lax.dot_general(a, b, dims, preferred_element_type=dtype, out_sharding=self.sharding(to))
 
     def inferred(self, function: Callable[..., Any], *, to: Any) -> Callable[..., Any]:
-        """``function`` with shardings left to the compiler inside, its results lying as ``to`` says.
+        """Return ``function`` with shardings left to the compiler inside and results sharded as ``to``.
 
-        In ``explicit`` this is jax's way out where types cannot follow: a scatter by index, a reshape that splits a dim.
+        In ``explicit`` this is jax's escape where types cannot follow: a scatter by index, a reshape that splits a dim.
         """
         shardings = jax.tree.map(self.sharding, to, is_leaf=lambda x: isinstance(x, P))
         if self.mode == "explicit":

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cost_models.estimate import memory_law
+from cost_models.estimate import memory_model
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.program import PROGRAMS
 from cost_models.inputs.setting import Setting
@@ -20,7 +20,7 @@ def law_of(remat="full", *, seq_len=16384):
     spec = hardware("dgx-h100")
     setting = Setting(SMALL, spec, Workload(seq_len=seq_len, global_batch=1), spec.usable_bytes, PROGRAMS["plain-jax"])
     strategy = Strategy(mesh=Mesh(), remat=remat, loss_chunk_tokens=seq_len // 8)
-    return memory_law(Layout(setting, StrategyTable.from_strategies([strategy])))
+    return memory_model(Layout(setting, StrategyTable.from_strategies([strategy])))
 
 
 def test_the_loss_binds_with_the_layers_gradients_beside_it():

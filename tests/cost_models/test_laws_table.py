@@ -43,5 +43,7 @@ def test_columns_are_int64_sizes_and_int8_codes():
 
 def test_an_axis_order_without_a_law_is_refused_with_the_known_ones():
     strategy = Strategy(mesh=Mesh(), axis_order=("tensor", "data", "fsdp", "context", "expert"))
-    with pytest.raises(BadInputError, match="axis_order=tensor,data,fsdp,context,expert has no law; use one of: data,fsdp"):
+    with pytest.raises(
+        BadInputError, match="axis_order=tensor,data,fsdp,context,expert has no cost model; use one of: data,fsdp"
+    ):
         StrategyTable.from_strategies([strategy])

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.estimate import allowance_bytes, estimate, memory_law, pool_slack_bytes
+from cost_models.estimate import allowance_bytes, estimate, memory_model, pool_slack_bytes
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.program import PROGRAMS
 from cost_models.inputs.setting import Setting
@@ -118,8 +118,8 @@ def test_the_allocators_pool_counts_against_the_budget():
 
 
 def test_the_runtime_decides_the_law():
-    assert isinstance(memory_law(layout_of("torch-fsdp", mesh=Mesh(fsdp=16))), TorchMemory)
-    assert isinstance(memory_law(layout_of("maxtext", mesh=Mesh(fsdp=16))), StepMemory)
+    assert isinstance(memory_model(layout_of("torch-fsdp", mesh=Mesh(fsdp=16))), TorchMemory)
+    assert isinstance(memory_model(layout_of("maxtext", mesh=Mesh(fsdp=16))), StepMemory)
 
 
 def test_simumax_llama3_70b_of_12_layers_over_tensor_2():

@@ -106,4 +106,9 @@ PHRASES = (
 ALLOWED = (
     Allowed("whatif", "the name of a command"),
     Allowed("What if", "the name of a page and a command"),
+    Allowed("Scaling Laws for Neural Language Models", "the title of a paper"),
+    Allowed("lanes of a TPU", "the columns of its vector unit"),
+    Allowed("a TPU's lanes", "the columns of its vector unit"),
+    Allowed("the lane width of a TPU", "the columns of its vector unit"),
+    Allowed("lanes that splash's tiles are made of", "the columns of a TPU's vector unit"),
 )

@@ -138,7 +138,7 @@ class TestRope:
             ),
             (
                 {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"rope_theta": 1e4}},
-                "rope_scaling: says other than rope_parameters; keep one",
+                "rope_scaling: differs from rope_parameters; keep one",
             ),
             ({"rope_theta": -1}, "rope_theta: -1 is not a finite number above zero"),
         ],
@@ -193,7 +193,7 @@ class TestWindow:
             ),
             (
                 config("qwen3", layer_types=["full_attention", "sliding_attention", "full_attention"]),
-                "layer_types: some layers have a sliding window, but no sliding_window says how long it is",
+                "layer_types: some layers have a sliding window, but sliding_window (its length) is missing",
             ),
             (
                 config(

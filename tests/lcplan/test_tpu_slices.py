@@ -100,7 +100,7 @@ def test_names_as_google_writes_them(text, name):
 
 
 def test_a_topology_that_no_slice_of_its_size_has_is_refused():
-    with pytest.raises(BadInputError, match="128 chips are tpu-v5p-256, which lies as 4x4x8 here"):
+    with pytest.raises(BadInputError, match="128 chips are tpu-v5p-256, a topology of 4x4x8 here"):
         hardware("v5p-2x2x32")
     with pytest.raises(BadInputError, match="unknown hardware 'h100-8'"):
         hardware("h100-8")

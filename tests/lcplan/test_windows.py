@@ -56,7 +56,7 @@ def test_a_model_without_windows_has_no_keys_for_them():
 
 
 def test_a_pattern_needs_a_window():
-    with pytest.raises(ValidationError, match="window_pattern says which layers have the window; sliding_window must say"):
+    with pytest.raises(ValidationError, match="window_pattern names the layers with a window, but sliding_window"):
         ModelSpec.model_validate({**SMALL, "window_pattern": {"windowed": 1, "full": 1}})
 
 

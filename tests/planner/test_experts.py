@@ -48,5 +48,5 @@ def test_latent_attention_is_planned_but_neither_compiled_nor_timed(ask):
 @pytest.mark.parametrize("name", ["llama4-scout"])
 def test_models_that_are_counted_only_are_refused_by_name(ask, name):
     data = ask().model_dump() | {"model": model(name).model_dump()}
-    with pytest.raises(BadInputError, match=f"{name} is counted, not planned; what lcplan's step does not have: "):
+    with pytest.raises(BadInputError, match=f"{name} is counted, not planned; lcplan's step does not support: "):
         make_request(data)

@@ -17,7 +17,7 @@ PLANNED = {
     "llama", "mistral", "qwen2", "qwen3", "phi3", "internlm", "internlm2", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3",
     "gpt_oss", "gemma2", "gemma3_text",
 }  # fmt: skip
-WHY = "model_type '.*' is not modelled|is counted, not planned; what lcplan's step does not have: .+"
+WHY = "model_type '.*' is not modelled|is counted, not planned; lcplan's step does not support: .+"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])

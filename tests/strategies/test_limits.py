@@ -55,7 +55,5 @@ def test_features_that_are_not_built():
     tiles = Strategy(mesh=Mesh(), attention_block=96)
     assert problems(tiles) == []
     assert problems(tiles, kernel="cudnn") == ["attention_block=96: cuDNN chooses its own tiles; use 0"]
-    assert problems(tiles, kernel="splash") == [
-        "attention_block=96 is no multiple of the 128 lanes that splash's tiles are made of"
-    ]
+    assert problems(tiles, kernel="splash") == ["attention_block=96 is not a multiple of 128, the width of splash's tiles"]
     assert problems(one, kernel="cudnn", precision="fp32") == ["kernel cudnn has no precision fp32; use blockwise"]

@@ -101,7 +101,7 @@ def test_the_ragged_exchange_is_the_even_one_where_all_find_room_and_its_ways_ar
     def ways(experts, x, rows):
         ragged = exchange.exchange(experts, room=room, platform="gpu")
         assert isinstance(ragged, exchange.RaggedExchange)
-        return ragged.out(x), ragged.home(rows), ragged.dropped()[None], ragged.sizes[None]
+        return ragged.dispatch(x), ragged.combine(rows), ragged.dropped()[None], ragged.sizes[None]
 
     out, home, dropped, sizes = ways(experts, x, rows)
     assert np.vdot(out, rows) == pytest.approx(np.vdot(x, home), rel=1e-4)  # <A x, y> = <x, A' y>

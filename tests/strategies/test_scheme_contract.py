@@ -8,7 +8,7 @@ from cost_models.collectives.context import context_terms
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from cost_models.schemes import SCHEME_LAWS
+from cost_models.schemes import SCHEME_COSTS
 from lcplan.catalog import hardware
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
@@ -50,7 +50,7 @@ def test_laws_apply_by_fact(facts):
     machine = hardware("gb200-nvl72")
     setting = Setting(MODEL, machine, Workload(seq_len=64, global_batch=4), machine.usable_bytes)
     layout = Layout(setting, StrategyTable.from_strategies([smallest(facts)]))
-    for law in SCHEME_LAWS:
+    for law in SCHEME_COSTS:
         calls = sum(term.calls[0] for term in law.terms(layout))
         assert (calls > 0) == law.applies(facts), law.name
         assert (

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.cli.output import print_json, print_view
+from planner.measure.targets.backends import GPU_BACKENDS
 from planner.measure.targets.compile_option import Verdict
 from planner.measure.targets.flags import FlagParser, Variable
 from planner.measure.targets.toolchain import Toolchain, probe
@@ -73,6 +74,7 @@ def _json(toolchain: Toolchain, flags: Flags) -> dict[str, Any]:
         "jax": toolchain.jax,
         "targets": toolchain.targets,
         "backends": toolchain.backends,
+        "needs": {name: facts.needs for name, facts in GPU_BACKENDS.items()},
         "versions": toolchain.versions,
     } | ({"flags": flags} if flags else {})
 
@@ -86,4 +88,6 @@ def _table(groups: Mapping[str, Mapping[str, Verdict]]) -> Table:
         for name, verdict in verdicts.items():
             good = verdict is True
             table.add_row(kind, name, Text("yes" if good else f"no: {verdict}", style="green" if good else "yellow"))
+            if kind == "backend" and good and name in GPU_BACKENDS and GPU_BACKENDS[name].options:
+                table.add_row("", "", Text(f"needs: {GPU_BACKENDS[name].needs}", style="dim"))
     return table

@@ -14,11 +14,11 @@ from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
 from planner.export.folder import write_export
 from planner.export.own_compile import compile_export
-from planner.export.python import jax_of
+from planner.export.python import trainer_jax
 from planner.export.run import Export, export_plan
 from planner.report.terminal.export import check_view, compile_view, export_view
 from planner.request.document import SCHEMA_VERSION
-from planner.trainers import all_trainers, trainer, trainer_names
+from planner.trainers import all_trainers, trainer_names
 from planner.trainers.common.own_compile import OwnMemory
 
 EPILOG = """\b
@@ -40,6 +40,7 @@ class ExportOptions(Frozen):
     check: bool
     compile: bool
     toolchain: str | None
+    jax: str | None
     output: str
 
 
@@ -52,6 +53,7 @@ class ExportOptions(Frozen):
 @click.option(
     "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
 )
+@click.option("--jax", metavar="VERSION", help="The trainer's jax. [default: that of --toolchain, else the verified one]")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
@@ -63,7 +65,7 @@ def command(**options: Any) -> int:
     """
     parsed = ExportOptions.model_validate(options)
     file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)
-    jax = jax_of(parsed.toolchain) if parsed.toolchain and trainer(parsed.to).jax else ""
+    jax = trainer_jax(parsed.to, parsed.jax, option="--jax", python=parsed.toolchain)
     export = export_plan(Plan.load(file), parsed.to, jax=jax)
     folder = Path(parsed.out) if parsed.out else file.parent / parsed.to
     files = write_export(folder, export.files)

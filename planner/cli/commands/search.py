@@ -16,6 +16,7 @@ from planner.cli.options import knob_options, output_format, request_options, wo
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
+from planner.export.python import trainer_jax
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
 from planner.report.terminal.search import search_view
@@ -50,6 +51,7 @@ class SearchOptions(RequestOptions):
     study: str | None
     out: str | None
     toolchain: str | None
+    for_jax: str | None = None
     price: float | None = None
     tune: str | None = None
     output: str
@@ -85,6 +87,7 @@ class SearchOptions(RequestOptions):
     type=click.Choice(trainer_names()),
     help="Only strategies that this trainer runs unchanged.",
 )
+@click.option("--for-jax", metavar="VERSION", help="jax of that trainer. [default: that of --toolchain, else the verified one]")
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
@@ -97,7 +100,7 @@ def command(**options: Any) -> int:
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
     the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it.
     """
-    parsed = SearchOptions.model_validate(options)
+    parsed = _with_jax(SearchOptions.model_validate(options))
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed, request)
     study = canonical_url(parsed.study) if parsed.study is not None else None
@@ -128,6 +131,16 @@ def command(**options: Any) -> int:
         if page is not None and parsed.output == "table":
             print_view(f"report: {page}")
     return 0 if result.winner else EXIT_NOTHING_FITS
+
+
+def _with_jax(parsed: SearchOptions) -> SearchOptions:
+    """The options with the jax that the trainer runs under."""
+    if parsed.trainer is None:
+        if parsed.for_jax is not None:
+            raise BadInputError("--for-jax is the jax of a trainer; name the trainer with --for")
+        return parsed
+    jax = trainer_jax(parsed.trainer, parsed.for_jax, option="--for-jax", python=parsed.toolchain)
+    return parsed.model_copy(update={"trainer_jax": jax})
 
 
 def _budget(parsed: SearchOptions, request: SearchRequest) -> Budget | None:

@@ -28,6 +28,15 @@ class GpuBackend:
     gone: str = ""
     """The effect of the option under a newer jax."""
 
+    @property
+    def reach(self) -> str:
+        """The versions of jax that have the backend, and the effect of its option under a newer one."""
+        if not self.options:
+            return "every version has it"
+        first, last = self.options[0].first, self.options[0].last
+        until = f"to {dotted(last)}" if last else "and newer"
+        return f"{dotted(first)} {until} have it" + (f"; {self.gone}" if self.gone else "")
+
 
 _SYMMETRIC = "COLLECTIVES_SYMMETRIC_MEMORY"
 GPU_BACKENDS: dict[str, GpuBackend] = {
@@ -35,7 +44,8 @@ GPU_BACKENDS: dict[str, GpuBackend] = {
     "nvshmem": GpuBackend(
         "nvshmem",
         (Option("xla_gpu_experimental_enable_nvshmem", True, "true", (0, 9, 2), (0, 10, 1)),),
-        "one device per process, or all participants in one NVLink domain or process",
+        "XLA assigns it to collective-permutes, and to all-reduces below 16 MiB, where each process has one device, or all "
+        "participants are in one process or in one NVLink domain; a process with more than one device ends",
         "0.10.2 accepts the flag and ignores it, 0.11 and newer abort on it",
     ),
     "symmetric": GpuBackend(
@@ -56,16 +66,15 @@ def backend_verdict(backend: str, jax_version: str) -> Verdict:
     True
     >>> backend_verdict("symmetric", "0.9.2")
     'jax 0.9.2 has no real symmetric: 0.10.1 and newer have it'
+    >>> backend_verdict("symmetric", "0.8.2")
+    'jax 0.8.2 was not tried with symmetric, as it compiles only for a GPU that is present: 0.10.1 and newer have it'
     """
-    facts = GPU_BACKENDS[backend]
-    if not facts.options:
+    facts, version = GPU_BACKENDS[backend], version_of(jax_version)
+    if not facts.options or facts.options[0].known_to(version):
         return True
-    option, version = facts.options[0], version_of(jax_version)
-    if option.known_to(version):
-        return True
-    until = f"to {dotted(option.last)}" if option.last else "and newer"
-    reach = f"{dotted(option.first)} {until} have it"
-    return f"jax {jax_version} has no real {backend}: {reach}" + (f"; {facts.gone}" if facts.gone else "")
+    if version < FIRST_GPU_TARGET:
+        return f"jax {jax_version} was not tried with {backend}, as it compiles only for a GPU that is present: {facts.reach}"
+    return f"jax {jax_version} has no real {backend}: {facts.reach}"
 
 
 def _active(strategy: Strategy, hardware: HardwareSpec, *, jax: str) -> tuple[Option, ...]:

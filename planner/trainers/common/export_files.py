@@ -18,18 +18,25 @@ LAUNCH_FILE = "launch.sh"
 
 @dataclass(frozen=True)
 class Launch:
-    """How the files are run: one ``command`` a process (or a node, as ``per`` says) with ``environment`` set."""
+    """The way to run the files: one ``command`` for each ``per`` (host, process, node or job) with ``environment`` set."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     per: str = "host"
     notes: tuple[str, ...] = ()
-    """What the user still has to fill in."""
+    """Values that the user still has to fill in."""
+    slurm: tuple[str, ...] = ()
+    """Options of srun and sbatch where the script itself starts all processes of the job."""
 
     @property
     def line(self) -> str:
         """The command as a person types it."""
-        return " ".join(self.command)
+        return " ".join((*(("srun", *self.slurm) if self.slurm else ()), *self.command))
+
+    @property
+    def where(self) -> str:
+        """Where the command is run, as a person reads it."""
+        return f"once for the {self.per} (sbatch {LAUNCH_FILE} in this folder)" if self.slurm else f"on every {self.per}"
 
 
 @dataclass(frozen=True)
@@ -62,13 +69,22 @@ def run_name(translation: Translation) -> str:
 
 
 def launch_script(translation: Translation, launch: Launch) -> str:
-    """The launch line as a shell script; variables that are already set win."""
-    lines = ["#!/usr/bin/env bash", f"# {title(translation)}", f"# Run once on every {launch.per}."]
-    lines += [f"# {note}" for note in launch.notes]
-    lines += ["set -euo pipefail", 'cd "$(dirname "$0")"']
+    """The launch line as a shell script."""
+    once = "" if launch.slurm else "once "
+    lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in launch.slurm)]
+    lines += [f"# {title(translation)}", f"# Run {once}{launch.where}.", *(f"# {note}" for note in launch.notes)]
+    lines += ["set -euo pipefail", *_folder(launch)]
     lines += [f'export {name}="{value}"' for name, value in launch.environment.items()]
+    starter = f"${{LAUNCHER:-srun {' '.join(launch.slurm)}}} " if launch.slurm else ""
     command = " \\\n  ".join(_grouped(launch.command))
-    return "\n".join([*lines, f'exec {command} "$@"', ""])
+    return "\n".join([*lines, f'exec {starter}{command} "$@"', ""])
+
+
+def _folder(launch: Launch) -> list[str]:
+    """Lines that go to the folder of the files; sbatch runs a copy of the script that is elsewhere."""
+    if not launch.slurm:
+        return ['cd "$(dirname "$0")"']
+    return [f'cd "$(dirname "$0")"; [ -f {LAUNCH_FILE} ] || cd "$SLURM_SUBMIT_DIR"']
 
 
 def _grouped(words: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,8 @@ from typing import get_args
 
 from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype
 from lcplan.strategy.remat import REMAT_POLICIES
-from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
+from planner.measure.targets.backends import FIRST_GPU_TARGET, GPU_BACKENDS, backend_verdict
+from planner.measure.targets.compile_option import version_of
 from planner.trainers.common.interface import Knob, KnobName
 
 DTYPES = get_args(Dtype)
@@ -56,7 +57,8 @@ def torch_knobs(label: str) -> dict[KnobName, Knob]:
 def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
     """The knobs that every trainer in JAX has alike, under its version ``jax``."""
     missing = tuple(name for name in _other_backends() if backend_verdict(name, jax) is not True)
-    why = f"jax {jax}, which {label} runs on here, does not have this backend"
+    lack = "was not tried with" if version_of(jax) < FIRST_GPU_TARGET else "does not have"
+    why = f"jax {jax}, which {label} runs on here, {lack} this backend (--for-jax and export's --jax state another)"
     backends = Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, why)
     return {"backend": backends, "collective_matmul": _whole_products(label)}
 

@@ -22,7 +22,7 @@ from planner.trainers.common.programs import priced_as
 from planner.trainers.common.rules import window_rule
 
 
-def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec) -> Filters:
+def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec, jax: str = "") -> Filters:
     """Filters that let in only what the trainer runs exactly.
 
     Raises
@@ -32,7 +32,7 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
     """
     problems = [f"--for {trainer.name}: {problem}" for problem in trainer.refusals(hardware, model)]
     narrowed: dict[str, tuple[str, ...]] = {}
-    for name, knob in trainer.knobs(hardware, trainer.jax).items():
+    for name, knob in trainer.knobs(hardware, jax or trainer.jax).items():
         asked: tuple[str, ...] = getattr(filters, name)
         problems += [
             f"--for {trainer.name}: --{name.replace('_', '-')} {value}: {knob.why}; it runs {', '.join(knob.values)}"
@@ -47,9 +47,9 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
     return filters.model_copy(update=narrowed)
 
 
-def rules_for(trainer: Trainer, hardware: HardwareSpec) -> tuple[Rule, ...]:
+def rules_for(trainer: Trainer, hardware: HardwareSpec, *, jax: str = "") -> tuple[Rule, ...]:
     """Rules that reject what the trainer would run otherwise, or not at all."""
-    knobs = trainer.knobs(hardware, trainer.jax)
+    knobs = trainer.knobs(hardware, jax or trainer.jax)
     found = [_knob_rule(trainer, name, knob=knobs[name]) for name in STEP_KNOBS if name in knobs]
     if not trainer.windows:
         found.append(window_rule(trainer.name))

@@ -13,7 +13,7 @@ from lcplan.strategy import Strategy
 from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES, RematPolicy
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
-from planner.trainers.common.jax_environment import jax_environment
+from planner.trainers.common.jax_environment import jax_environment, launch_per_device, one_process_per_device
 from planner.trainers.jax.facts import FILE
 
 PLAN_FILE = "plan.yaml"
@@ -136,6 +136,8 @@ def export(translation: Translation, plan: Plan) -> Written:
         kernel=_kernel(job, plan),
     )
     files = {FILE: text, PLAN_FILE: yaml.safe_dump(changed.model_dump(mode="json"), sort_keys=False, width=120)}
+    if one_process_per_device(job):
+        return Written(files, launch_per_device(job, ("python3", FILE), environment))
     per = "process" if plan.launch.processes > 1 else "host"
     return Written(files, Launch(("python3", FILE), environment, per=per))
 

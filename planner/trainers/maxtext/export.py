@@ -16,7 +16,7 @@ from lcplan.strategy import AXIS_ORDERS
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title, yaml_scalar
-from planner.trainers.common.jax_environment import jax_environment
+from planner.trainers.common.jax_environment import jax_environment, launch_per_device, one_process_per_device
 from planner.trainers.maxtext import experts
 from planner.trainers.maxtext.compile import topology_words
 from planner.trainers.maxtext.facts import DECODER_BLOCKS, FILE, SAVED, SCHEMES, SPLASH_BLOCKS, deals_in_pairs
@@ -53,7 +53,7 @@ def export(translation: Translation, plan: Plan) -> Written:
     """The configuration and its launch line."""
     job = translation.job
     sections = {
-        "": {"base_config": "base.yml", "run_name": run_name(translation), "hardware": job.hardware.kind},
+        "": {"base_config": "base.yml", "run_name": run_name(translation), "hardware": _hardware(job)},
         "Model": model_keys(job.model),
         "Batch": _batch(job),
         "Mesh": _mesh(job),
@@ -71,14 +71,21 @@ def export(translation: Translation, plan: Plan) -> Written:
     return Written({FILE: "\n".join(lines) + "\n"}, _launch(translation, plan), check=check)
 
 
+def _hardware(job: Job) -> str:
+    """MaxText's ``hardware``; with one process per device jax finds rank and device of each process."""
+    return "gpu_multiprocess" if one_process_per_device(job) else job.hardware.kind
+
+
 def _launch(translation: Translation, plan: Plan) -> Launch:
     environment = jax_environment(translation, plan)
+    command = ("python3", "-m", "maxtext.trainers.pre_train.train", FILE, "base_output_directory=${OUTPUT:-output}")
+    if one_process_per_device(translation.job):
+        return launch_per_device(translation.job, command, environment)
     notes: tuple[str, ...] = ()
     if translation.job.hardware.kind == "gpu" and translation.job.strategy.devices > translation.job.hardware.node_size:
         nodes = -(-translation.job.strategy.devices // translation.job.hardware.node_size)
         environment = {"JAX_COORDINATOR_PORT": "1234", "NNODES": str(nodes)} | environment
         notes = ("Set JAX_COORDINATOR_IP to the first host and NODE_RANK to 0, 1, .. on each.",)
-    command = ("python3", "-m", "maxtext.trainers.pre_train.train", FILE, "base_output_directory=${OUTPUT:-output}")
     return Launch(command, environment, notes=notes)
 
 

@@ -15,6 +15,7 @@ from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
 from planner.trainers.maxtext.read_file import said as said_by
+from planner.trainers.maxtext.read_flags import COMPILE_KEY, read_flags
 from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
 from planner.trainers.maxtext.read_mesh import inside_a_slice, mesh_sizes, target_of
 from planner.trainers.maxtext.read_model import base_model, model_of
@@ -88,6 +89,8 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         defaults["model"] = (base_model(), "model_name: default")
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     options |= read_dispatch(values, file=file)
+    flags = read_flags(str(values.get(COMPILE_KEY) or "").split())
+    options |= flags.options
     tensors = kept(values, file=file)
     remat, exact = tensors.priced
     remat_notes = [] if exact else [f"remat_policy {values['remat_policy']} is priced as {remat}, {NEAREST}"]
@@ -99,7 +102,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         defaults={key: value for key, value in defaults.items() if key not in options},
         axis_order=_order(values),
         unknown=unknown,
-        notes=(*notes, *more, *model_notes, *remat_notes, *_unpriced(values)),
+        notes=(*notes, *more, *model_notes, *remat_notes, *flags.notes, *_unpriced(values)),
         more=Beyond(values, tensors),
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )

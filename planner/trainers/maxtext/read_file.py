@@ -9,6 +9,7 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
+from planner.trainers.maxtext.read_flags import COMPILE_KEY, words_in
 
 _WORD = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
 """A key and its value on a command line; the shell's own variables are in capitals."""
@@ -43,6 +44,7 @@ def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
     except ValueError as error:
         raise BadInputError(f"{file}: not a command line: {error}") from None
     found: dict[str, Any] = {}
+    under: dict[str, Any] = {}
     notes: list[str] = []
     for word in words:
         match, base = _WORD.fullmatch(word), _BASE.fullmatch(word)
@@ -50,11 +52,17 @@ def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
             notes.append(f"{match[1]}={match[2]}: the shell fills it in, so it was not read; write its value")
         elif match:
             found[match[1]] = parse_yaml(match[2], f"{file}: {match[1]}") if match[2] else ""
+        elif base and base[1] != "base.yml" and (file.parent / word).is_file():
+            under, more = _merged(file.parent / word)
+            notes += more
         elif base and base[1] != "base.yml":
             notes.append(f"{word}: its keys were not read; put them into the file")
-    if not found:
+    if not found and not under:
         raise BadInputError(f"{file}: no key=value that MaxText's command line takes")
-    return found, notes
+    flags = words_in(words)
+    if flags:
+        found[COMPILE_KEY] = " ".join([str(found.get(COMPILE_KEY, under.get(COMPILE_KEY, ""))), *flags]).strip()
+    return {**under, **found}, notes
 
 
 def _merged(file: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], list[str]]:

@@ -10,7 +10,7 @@ from planner.what_if.changes.change_kinds import Groups, Kind, Proposal, fixed, 
 PADDING = tuple(2**power for power in range(1, 21))
 """Multiples that a sequence is padded to [tokens], while that makes it no more than twice as long."""
 EVEN_TOKENS = 256
-"""A length of whole 256 tokens leaves room for the context axes of one domain."""
+"""A length of whole 256 tokens can be divided by the context axes of one domain."""
 MOST_COUNTS = 48
 """Device counts that are tried before giving up, nearest first."""
 
@@ -21,7 +21,7 @@ def _batch(ask: Ask) -> Groups:
 
 
 def _nearby(batch: int, devices: int) -> list[int]:
-    """Multiples of the divisors of ``devices`` beside ``batch``, nearest first.
+    """Multiples of the divisors of ``devices`` near ``batch``, nearest first.
 
     >>> _nearby(10, 4)
     [8, 12]
@@ -84,7 +84,7 @@ _KINDS: dict[str, Kind] = {"batch": _batch, "sequence": _sequence, "devices": _d
 
 
 def divisor_kinds(ask: Ask, *, blocked: bool) -> dict[str, Kind]:
-    """Those that may help: all where the rules leave nothing (``blocked``), padding for a length that few axes divide."""
+    """Changes that may help: all where the rules reject everything (``blocked``), padding for a length that few axes divide."""
     if blocked:
         return _KINDS
     return {"sequence": _sequence} if ask.request.workload.seq_len % EVEN_TOKENS else {}

@@ -1,7 +1,7 @@
 """Kinds of change to a request that can make something fit, each from its smallest step up.
 
 A kind gives groups of proposals; of each group the first that fits is the smallest change. Groups of one kind are
-alternatives of equal standing (each filter that could be left open is one).
+alternatives of equal rank (each filter that could be left open is one).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from planner.what_if.longest import longest_sequence
 from planner.workloads.pricing import need_bytes, table_of
 
 Told = Callable[[Strategy], tuple[str, tuple[str, ...]]]
-"""From the strategy that then wins to the words and the command line arguments of the change."""
+"""Maps the strategy that then wins to the words and the command line arguments of the change."""
 
 SMALL_CHUNKS = (512, 256, 128)
 """Loss chunks below those of the grid [tokens]; smaller ones would leave the head's product too thin to matter."""
@@ -34,15 +34,15 @@ MOST_DEVICES = 4096
 
 @dataclass(frozen=True)
 class Proposal:
-    """A changed ask, and how to say what changed."""
+    """A changed ask, and the function that describes the change."""
 
     ask: Ask
     told: Told
     pins: str | None = None
-    """The filter that takes the winner's value, once there is one: what was open only to find it."""
+    """The filter that takes the winner's value, once there is a winner: it was open only to find the value."""
 
     def pinned(self, won: Strategy) -> Ask:
-        """The changed ask as ``told`` says it, with the winner's value in place of an open filter."""
+        """The changed ask as its description gives it, with the winner's value in place of an open filter."""
         if self.pins is None:
             return self.ask
         if self.pins != "mesh":
@@ -66,7 +66,7 @@ def _with_filters(ask: Ask, **fields: object) -> Ask:
 
 
 def _remat(ask: Ask) -> Groups:
-    """A remat policy that the request does not let in; the strategy that then wins says which."""
+    """A remat policy that the request does not allow; the strategy that then wins decides which."""
     if ask.request.filters.remat:
         shown = ",".join(ask.request.filters.remat)
         yield [Proposal(_with_filters(ask, remat=()), _other_value("remat", shown), "remat")]
@@ -129,7 +129,7 @@ def _loss_chunk(ask: Ask) -> Groups:
 
 
 def _batch(ask: Ask) -> Groups:
-    """Fewer sequences a step, halved until something fits."""
+    """Fewer sequences per step, halved until something fits."""
     yield (with_batch(ask, batch) for batch in _halves(ask.request.workload.global_batch))
 
 
@@ -139,8 +139,8 @@ def _halves(batch: int) -> Iterator[int]:
         yield batch
 
 
-def with_batch(ask: Ask, batch: int, why: str = "fewer tokens a step") -> Proposal:
-    """Another number of sequences a step."""
+def with_batch(ask: Ask, batch: int, why: str = "fewer tokens per step") -> Proposal:
+    """Another number of sequences per step."""
     workload = ask.request.workload.resized(global_batch=batch, given=True)
     changed = ask.with_request(ask.request.model_copy(update={"workload": workload}))
     option = f"--{workload.facts.batch_field.replace('_', '-')}"
@@ -186,7 +186,7 @@ def _more_domains(ask: Ask) -> Iterator[Proposal]:
 
 
 def with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
-    """The ask for so many devices of ``hardware``; the default batch follows."""
+    """The ask for this many devices of ``hardware``; the default batch follows."""
     request = ask.request
     workload = request.workload
     if not workload.global_batch_given:

@@ -25,9 +25,9 @@ class Change:
 
     kind: str
     says: str
-    """In words, with the option where there is one."""
+    """The change in words, with its option if it has one."""
     arguments: tuple[str, ...]
-    """What to add to the command line (an option that is there already is replaced)."""
+    """Arguments to add to the command line (an option that is given already is replaced)."""
     ask: Ask
     """The changed request with its limit of devices."""
     candidate: Candidate
@@ -39,7 +39,7 @@ class Change:
 
     @property
     def device_s_per_token(self) -> float:
-        """What a token then costs in device time [device s per token]; changes are ranked by it."""
+        """Device time per token after the change [device s per token]; changes are ranked by it."""
         return self.step_s * self.candidate.strategy.devices / self.ask.request.workload.tokens
 
     def to_json(self) -> dict[str, object]:
@@ -55,11 +55,11 @@ class Change:
 
 
 def changes_that_fit(ask: Ask, *, without: Iterable[str] = ()) -> list[Change]:
-    """Single changes after which something fits, by what a token then costs in step and device time.
+    """Single changes after which something fits, by device time per token and step time.
 
     Changes of the job come first, more hardware and a larger budget last. Each is the smallest of its kind that is enough:
-    the longest sequence below, the next policy, the fewest devices above, and so on. Priced by the same laws over the whole
-    space of the changed request. ``without``: kinds (of ``KINDS``) that are not wanted.
+    the longest sequence below, the next policy, the fewest devices above, and so on. Priced by the same cost model over the
+    whole space of the changed request. ``without``: kinds (of ``KINDS``) that are not wanted.
     """
     found: dict[tuple[str, ...], Change] = {}
     kinds = [*divisor_kinds(ask, blocked=not rules_leave_any(ask)).items(), *KINDS.items()]

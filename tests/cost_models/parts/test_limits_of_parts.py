@@ -23,7 +23,7 @@ def test_fast_memory_leaves_one_kernel():
 
 def test_a_hosts_work_hides_nothing_and_nothing_contends():
     found = times(machine="cpu-host", context=2, scheme="ring")
-    assert found._beside == 0.0
+    assert found._overlaps == 0.0
     assert found.contention == near(0)
     # four hops of keys and values and four of gradients, 4.096 s each
     assert found.comm_context == near(8 * 4.096)
@@ -125,7 +125,7 @@ def test_only_cudnn_pads_the_queries_of_a_windowed_chunk():
 
 def test_two_neighbours_of_four_are_a_group_of_their_own():
     found = layout(context=4, scheme="ulysses-ring", ulysses=2)
-    labels = {term.part: axis_label(found.table.strategy(0), term) for term in terms_of(found) if term.axes == ("context",)}
+    labels = {term.subgroup: axis_label(found.table.strategy(0), term) for term in terms_of(found) if term.axes == ("context",)}
     assert labels["neighbours"] == "context/2"
     assert labels["groups"] == "context"
 

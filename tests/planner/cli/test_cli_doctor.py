@@ -1,4 +1,8 @@
-"""``lcplan doctor`` on a job's flags."""
+"""``lcplan doctor``: flags of a job, backends and their conditions."""
+
+import json
+
+from planner.measure.targets.toolchain import NEEDED
 
 GOOD, BAD = "--xla_gpu_enable_latency_hiding_scheduler=true", "--xla_gpu_graph_level=0"
 
@@ -22,3 +26,26 @@ def test_the_table_shows_flags_in_place_of_targets(lcplan):
     assert BAD in answer.out
     assert "no: unknown, and ends the process" in answer.out
     assert "target" not in answer.out
+
+
+CRITERIA = ("each process has one device", "in one process", "in one NVLink domain")
+
+
+def test_the_conditions_of_a_backend_are_shown(lcplan):
+    needs = lcplan("doctor", "--quick", "--format", "json").json["toolchains"][0]["needs"]
+    assert all(criterion in needs["nvshmem"] for criterion in CRITERIA)
+    assert needs["nccl"] == "nothing more"
+    if lcplan("doctor", "--quick", "--format", "json").json["toolchains"][0]["backends"]["nvshmem"] is True:
+        shown = " ".join(lcplan("doctor", "--quick").out.split())
+        assert "needs: XLA assigns it to collective-permutes" in shown
+
+
+def test_an_older_jax_was_not_tried(lcplan, tmp_path):
+    python = tmp_path / "python"
+    found = dict.fromkeys(NEEDED, "1") | dict.fromkeys(("jax", "jaxlib", "cuda12_plugin", "cuda12_pjrt"), "0.8.2")
+    found["python"] = "3.11.0"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
+    python.chmod(0o755)
+    toolchain = lcplan("doctor", "--quick", "--toolchain", str(python), "--format", "json").json["toolchains"][1]
+    assert toolchain["jax"] == "0.8.2"
+    assert toolchain["backends"]["nvshmem"].startswith("jax 0.8.2 cannot compile for an absent GPU; 0.9.2 and newer can")

@@ -18,7 +18,7 @@ def test_estimate_says_documents_and_what_they_save(lcplan):
     assert short.json["request"]["workload"]["document_len"] == 8192
     assert whole.json["request"]["workload"]["document_len"] is None
     assert step_s(short) < step_s(whole) / 3
-    assert "16 x 256k tokens a step in documents of 8k" in " ".join(lcplan(*asked, "--document-len", "8k").out.split())
+    assert "16 x 256k tokens per step in documents of 8k" in " ".join(lcplan(*asked, "--document-len", "8k").out.split())
 
 
 def test_one_document_a_sequence_is_no_document(lcplan):

@@ -19,7 +19,7 @@ def mine():
 CASES = [
     ("maxtext", "a.yml", MAXTEXT.replace("size: 1", "size: .inf"), "per_device_batch_size: inf is not a number"),
     ("maxtext", "a.yml", MAXTEXT + "num_slices: two\n", "num_slices: 'two' is not a whole number above zero"),
-    ("maxtext", "a.yml", MAXTEXT + "decoder_block: [llama2]\n", "decoder_block ['llama2'] is no dense decoder"),
+    ("maxtext", "a.yml", MAXTEXT + "decoder_block: [llama2]\n", "decoder_block ['llama2'] is not one that lcplan models"),
     (
         "maxtext",
         "a.yml",

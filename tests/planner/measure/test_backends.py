@@ -50,6 +50,13 @@ def test_a_backend_that_is_gone_says_what_newer_versions_do() -> None:
     )
 
 
+@pytest.mark.parametrize("jax", ["0.6.2", "0.7.2", "0.8.2", "0.9.1"])
+def test_a_jax_that_compiles_for_no_absent_gpu_was_not_tried(jax: str) -> None:
+    for backend in ("nvshmem", "symmetric"):
+        verdict = backend_verdict(backend, jax)
+        assert str(verdict).startswith(f"jax {jax} was not tried with {backend}, as it compiles only for a GPU")
+
+
 @pytest.mark.parametrize(
     ("backend", "jax", "options"),
     [
