@@ -52,9 +52,7 @@ def model_problems(model: ModelSpec) -> list[str]:
     if model.activation != "silu":
         problems.append(f"activation {model.activation} of {model.name}: of the gated ones its arguments name only --swiglu")
     if model.out_bias != model.mlp_bias or (model.out_bias and not model.qkv_bias):
-        problems.append(
-            f"biases of {model.name}: --disable-bias-linear is for all biases, --add-qkv-bias for those of the inputs"
-        )
+        problems.append(f"biases of {model.name}: --disable-bias-linear is for all, --add-qkv-bias for inputs")
     if model.rope.scaling in ("dynamic", "yarn"):
         problems.append(f"RoPE scaling {model.rope.scaling!r} of {model.name}: its arguments have linear and llama3 scaling")
     return problems

@@ -93,9 +93,9 @@ def megatron(lcplan):
         (GPU, {"attention": None}, "attention: autoselected on GPU takes whole sequences in their order"),
         (GPU, {"model_name": "gemma2-9b"}, "a window of 4096 tokens, which over context on GPU runs only as a balanced ring"),
         (GPU, {"model_name": "gpt-oss-20b"}, "Transformer Engine has no attention sinks over context"),
-        (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "with cudnn_flash_te or dot_product alone"),
+        (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "run only with cudnn_flash_te or dot_product"),
         # utils/max_utils.py: how a balanced batch is reordered; configs/types.py
-        (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, on GPU alone"),
+        (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, only on GPU"),
         (TPU, SPLASH | {"use_jax_splash": True}, "at most one may be; set use_jax_splash: false"),
         (TPU, {"ring_scan_unroll": 16}, "belongs to a ring, not to all_gather's"),
         (TPU, {**WHOLE, "quantization": "fp8", "gradient_accumulation_steps": 4}, "gradient_accumulation_steps=4 is refused"),
