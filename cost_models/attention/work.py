@@ -126,7 +126,7 @@ def ring_steps(layout: Layout, rates: Rates, *, backward: bool) -> RingSteps:
         first = kernel.seconds(tokens, causal_block_keys(length, chunk_tiles(layout)[1]), width=width)
     whole = kernel.seconds(tokens, length, width=width) * (0.5 if shares_cores(layout.setting.hardware) else 1.0)
     program = layout.setting.program
-    contiguous = contiguous_ring(layout)
+    contiguous = contiguous_ring(layout) | layout.scheme_has(lambda facts: facts.gathers and not facts.balanced)
     if layout.setting.kernel == "unfused":
         whole = first  # masked scores are computed too: every step takes as long as the step on the own chunk
     later = np.where(contiguous, whole, first if layout.setting.kernel != "blockwise" else half)
@@ -162,9 +162,11 @@ def _visited(layout: Layout, keys: Floats) -> Floats:
 
 
 def _gathered(layout: Layout, steps: RingSteps, *, kernel: _Kernel) -> RingSteps:
-    """Return all-gather as one call on all keys, without a merge: the mean query attends to half of the sequence."""
+    """Return all-gather as one call on all keys, without a merge: a balanced rank's mean query attends to half of them."""
     gathers = layout.gathers
-    whole = kernel.seconds(layout.tokens, layout.local_length * layout.context / 2, width=layout.query_width)
+    length, contiguous = layout.local_length, layout.scheme_has(lambda facts: not facts.balanced)
+    keys = length * np.where(contiguous, layout.context - 0.5, layout.context / 2)
+    whole = kernel.seconds(layout.tokens, keys, width=layout.query_width)
     return RingSteps(np.where(gathers, whole, steps.first_s), steps.later_s, np.where(gathers, 0.0, steps.later))
 
 

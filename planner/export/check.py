@@ -23,7 +23,7 @@ TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What the trainer's own code said of the files."""
+    """The verdict of the trainer's own code on the files."""
 
     package: str
     version: str
@@ -33,7 +33,7 @@ class CheckResult:
     seconds: float
     facts: dict[str, Any] = field(default_factory=dict)
     mismatches: tuple[str, ...] = ()
-    """Where the trainer understood another thing than the plan means."""
+    """Values that the trainer reads differently from the plan."""
 
     @property
     def good(self) -> bool:
@@ -41,7 +41,7 @@ class CheckResult:
         return self.accepted and not self.mismatches
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         return {
             "package": self.package,
             "version": self.version,
@@ -55,7 +55,7 @@ class CheckResult:
 
 
 def check_export(export: Export, folder: Path, *, python: str | None = None) -> CheckResult:
-    """What the trainer's own code says of the files in ``folder``.
+    """Return the verdict of the trainer's own code on the files in ``folder``.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _environment(export: Export) -> dict[str, str]:
 
 
 def _mismatches(facts: dict[str, Any], job: Job) -> list[str]:
-    """What the trainer reads back otherwise than the plan means."""
+    """List the values that the trainer reads differently from the plan."""
     mesh = job.strategy.mesh
     wanted: dict[str, Any] = {
         "devices": job.strategy.devices,
@@ -133,12 +133,12 @@ def _mismatches(facts: dict[str, Any], job: Job) -> list[str]:
         "microbatches": job.strategy.microbatches,
     }
     found = [
-        f"{key}: the plan says {want}, the trainer {facts[key]}" for key, want in wanted.items() if facts.get(key, want) != want
+        f"{key}: the plan has {want}, the trainer {facts[key]}" for key, want in wanted.items() if facts.get(key, want) != want
     ]
     for axis in ("data", "fsdp", "context", "tensor"):
         size = facts.get("mesh", {}).get(axis, getattr(mesh, axis))
         if size != getattr(mesh, axis):
-            found.append(f"{axis}: the plan says {getattr(mesh, axis)}, the trainer {size}")
+            found.append(f"{axis}: the plan has {getattr(mesh, axis)}, the trainer {size}")
     if isinstance(facts.get("parameters"), int) and facts["parameters"] != job.model.parameters:
         found.append(f"parameters: the plan's model has {job.model.parameters}, the trainer's {facts['parameters']}")
     return found

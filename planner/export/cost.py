@@ -1,4 +1,4 @@
-"""What a translation costs: plan and job as run, priced by the same laws, and each difference by itself."""
+"""Cost of a translation: the plan and the job as run, priced by one cost model, and the effect of each difference."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from planner.workloads.pricing import price
 
 @dataclass(frozen=True)
 class Effect:
-    """What one difference does by itself to the strategy as planned; None: the laws do not price it."""
+    """The effect of one difference on the planned strategy; None: the cost model does not price it."""
 
     difference: Difference
     step_s_change: float | None
     memory_bytes_change: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         facts = self.difference.model_dump(mode="json", exclude={"field", "extra_bytes"})
         return facts | {"step_s_change": self.step_s_change, "memory_bytes_change": self.memory_bytes_change}
 
@@ -36,7 +36,7 @@ class Cost:
     planned: Candidate
     run: Candidate
     extra_bytes: int
-    """Bytes a device of the trainer's that no law prices; they count for whether it fits."""
+    """Bytes per device of the trainer that the cost model does not price; they count towards the fit."""
     budget_bytes: int
     effects: tuple[Effect, ...]
 
@@ -46,27 +46,27 @@ class Cost:
         return float(self.run.estimate["step_s"] / self.planned.estimate["step_s"])
 
     own: Candidate | None = None
-    """As the trainer's own step is priced, where the laws have it; its memory decides whether the job as run fits."""
+    """Estimate of the trainer's own step, where the cost model has it; its memory decides whether the job as run fits."""
 
     @property
     def run_bytes(self) -> int:
-        """Memory of the job as run: of the trainer's own step, or what the laws say and what was counted by hand."""
+        """Memory of the job as run: the trainer's own step, or lcplan's estimate plus the bytes counted by hand."""
         if self.own is not None:
             return int(self.own.estimate["memory_bytes"]["total"])
         return int(self.run.estimate["memory_bytes"]["total"]) + self.extra_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the job as run fits the plan's budget, by the laws."""
+        """Whether the job as run fits the plan's budget, under the cost model."""
         return self.need_bytes <= self.budget_bytes
 
     @property
     def need_bytes(self) -> int:
-        """What the job as run takes of a device's budget, communicators and the allocator's pool with it."""
+        """Memory of the job as run on a device, with communicators and the allocator's pool."""
         return self.run_bytes + int((self.own or self.run).estimate["allowance_bytes"])
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         return {
             "as_planned": self.planned.to_json(),
             "as_run": {
@@ -89,7 +89,7 @@ def request_of(plan: Plan) -> SearchRequest:
 
 
 def cost_of(plan: Plan, translation: Translation) -> Cost:
-    """Price both, and every difference alone."""
+    """Price both, and every single difference."""
     request = request_of(plan)
     planned = price(request, plan.strategy)
     changed = request.model_copy(update={"workload": translation.job.workload})
@@ -121,7 +121,7 @@ def _effect(difference: Difference, planned: Candidate, *, request: SearchReques
 
 
 def fits_budget(plan: Plan, strategy: Strategy, *, program: Program = STEP) -> bool:
-    """Whether a strategy fits the plan's budget, by the laws of a trainer's own step where they have it."""
+    """Decide whether a strategy fits the plan's budget, by the trainer's own step where the cost model has it."""
     request = request_of(plan)
     own = priced_as(program, hardware=request.hardware, model=request.model)
     return bool(price(request.model_copy(update={"program": own}), strategy).estimate["fits"])

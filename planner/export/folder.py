@@ -1,4 +1,4 @@
-"""The folder of an export: what lcplan wrote there it may write again, what a person wrote or changed it leaves alone."""
+"""The folder of an export: lcplan overwrites its own files and leaves files that a person wrote or changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANIFEST = "lcplan-export.json"
 
 
 def write_export(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write the files of an export, all or none.
+    """Write the files of an export: all of them, or no file.
 
     Raises
     ------
@@ -68,5 +68,5 @@ def _manifest(folder: Path) -> dict[str, str]:
     data: Any = read_json(file)
     files = data.get("files") if isinstance(data, dict) else None
     if not isinstance(files, dict):
-        raise BadInputError(f"{file} is not a list of what lcplan wrote; give another folder with --out")
+        raise BadInputError(f"{file} is not lcplan's list of written files; give another folder with --out")
     return {str(name): str(value) for name, value in files.items()}

@@ -26,7 +26,7 @@ def python_of(name: str, given: str | None) -> str:
 
 
 def jax_of(python: str) -> str:
-    """The jax version of ``python``; empty where it has none.
+    """Return the jax version of ``python``; empty without jax.
 
     Raises
     ------

@@ -24,19 +24,19 @@ from planner.workloads.registry import WORKLOADS
 
 @dataclass(frozen=True)
 class Export:
-    """A plan as one trainer's files, and what the trainer will do otherwise."""
+    """A plan as one trainer's files, and the trainer's deviations from it."""
 
     translation: Translation
     cost: Cost
     files: dict[str, str]
     launch: Launch
     evidence: Evidence
-    """What was compiled and timed of the plan."""
+    """Compiles and timings of the plan."""
     check_request: Mapping[str, Any] = field(default_factory=dict)
     """Facts that the trainer's checker asks for (``Written.check``)."""
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it; paths are the command's to add."""
+        """Return the JSON document; the command adds the paths."""
         job = self.translation.trainer
         return {
             "trainer": {"name": job.name, "package": job.package, "version": job.version, "jax": self.translation.jax or None},
@@ -56,7 +56,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     Parameters
     ----------
     plan
-        What a search decided.
+        The decision of a search.
     name
         A registered trainer (``planner.trainers.trainer_names``).
     jax
@@ -65,7 +65,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     Raises
     ------
     BadInputError
-        The trainer cannot run this model, hardware or mesh; every reason, with a way out.
+        The trainer cannot run this model, hardware or mesh; every reason, with an alternative.
     """
     target = trainer(name)
     job = Job(plan.request.model, plan.request.hardware, _step_of(plan, name), plan.strategy)

@@ -1,4 +1,4 @@
-"""What lcplan would change about a configuration that runs: single changes, and the best of all, for the same trainer."""
+"""Changes that lcplan proposes to a running configuration: single changes, and the best of all, for the same trainer."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from planner.trainers.common.restrict import restrict
 from planner.workloads.points import analyse
 
 WORTH_SAYING = 0.02
-"""Gains below this share of a step are within what the laws can tell apart."""
+"""Gains below this share of a step are within the cost model's resolution."""
 LOOKED_AT = 200
-"""Candidates that are held against the trainer's own further needs before giving up."""
+"""Number of candidates to check against the trainer's further needs before giving up."""
 KNOBS = ("scheme", "remat", "microbatches", "loss_chunk_tokens", "axis_order")
 
 
 @dataclass(frozen=True)
 class Change:
-    """Another strategy for the same job, and in what it differs."""
+    """Another strategy for the same job, and its differences."""
 
     what: tuple[str, ...]
     candidate: Candidate
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         return {"change": list(self.what), "candidate": self.candidate.to_json()}
 
 
@@ -47,10 +47,10 @@ class Advice:
     best: Change | None
     single: tuple[Change, ...]
     why_none: tuple[str, ...] = ()
-    """Why nothing was looked for: what of the model lcplan does not write for the trainer."""
+    """Reason for not searching: the part of the model that lcplan does not write for the trainer."""
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         return {
             "best": self.best.to_json() if self.best else None,
             "single": [change.to_json() for change in self.single],
@@ -59,7 +59,7 @@ class Advice:
 
 
 def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits: bool) -> Advice:
-    """What would be faster, or would fit where the current strategy does not.
+    """Find faster strategies, or fitting ones if the current strategy does not fit.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits
     current
         Its strategy, priced.
     trainer
-        Only what this trainer runs as it is comes into question.
+        Only strategies that this trainer runs unchanged are candidates.
     fits
         Whether the configuration fits, the trainer's own further needs counted.
     """
@@ -96,7 +96,7 @@ def advise(request: SearchRequest, current: Candidate, *, trainer: Trainer, fits
 
 
 def _different(table: StrategyTable, strategy: Strategy) -> dict[str, NDArray[np.int64]]:
-    """One where a row differs from the strategy in the mesh or in a knob, shape [n] each.
+    """Mark the rows that differ from the strategy in the mesh or in a knob, shape [n] each.
 
     The loss chunk goes with the mesh and is not counted.
     """
@@ -113,7 +113,7 @@ def _different(table: StrategyTable, strategy: Strategy) -> dict[str, NDArray[np
 
 
 def _best(analysis: Analysis, trainer: Trainer, *, rows: NDArray[np.int64], limit: float) -> Candidate | None:
-    """The fastest of ``rows`` below ``limit`` [s] that fits with what the trainer needs beyond the laws."""
+    """Return the fastest of ``rows`` below ``limit`` [s] that fits with the trainer's needs beyond the cost model."""
     step = analysis.estimates.step_s[rows]
     inside = rows[analysis.estimates.fits[rows] & (step < limit)]
     order = inside[np.argsort(analysis.estimates.step_s[inside], kind="stable")]

@@ -1,4 +1,4 @@
-"""An imported configuration, priced: the strategy, what the trainer needs beyond the laws, and what lcplan would change."""
+"""An imported configuration, priced: the strategy, the trainer's needs beyond the cost model, and proposed changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from planner.trainers.common.programs import priced_as
 from planner.trainers.common.translate import further_logits
 
 PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss")
-"""Differences from the step of docs/step.md that the laws of a trainer's own step have in them."""
+"""Differences from the step of docs/step.md that the cost model of a trainer's own step includes."""
 
 NOT_OWN = (
     "memory is that of lcplan's own step, which holds less of a layer at once than autograd: published peaks of a mixture of "
@@ -30,21 +30,21 @@ NOT_OWN = (
 
 @dataclass(frozen=True)
 class Opinion:
-    """What lcplan thinks of a configuration."""
+    """lcplan's opinion of a configuration."""
 
     imported: Imported
     differences: tuple[Difference, ...]
     refusals: tuple[str, ...]
     """Rules of the trainer that it breaks: its validator may not notice."""
     memory_bytes: int
-    """By the laws, and what was counted by hand."""
+    """Modelled memory plus the bytes counted by hand."""
     allowance_bytes: int
-    """What runtime, communicators and PyTorch's pool take beside it."""
+    """Memory of runtime, communicators and PyTorch's pool on top of it."""
     fits: bool
     advice: Advice
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         return {
             "trainer": self.imported.trainer,
             "file": self.imported.file,
@@ -60,14 +60,14 @@ class Opinion:
 
 
 def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
-    """The request with the step that the laws price: the trainer's own, where they have all of it."""
+    """Return the request with the priced step: the trainer's own, where the cost model covers all of it."""
     if imported is None:
         return request
     return request.model_copy(update={"program": priced_as(imported.program, hardware=request.hardware, model=request.model)})
 
 
 def placed(strategy: Strategy, imported: Imported | None, *, program: Program = STEP) -> Strategy:
-    """The strategy with the axis order of the file, where it says one, and with replicas where weights lie whole."""
+    """Return the strategy with the file's axis order, if stated, and with replicas where weights are whole."""
     if imported is None:
         return strategy
     changes: dict[str, Any] = {} if imported.axis_order is None else {"axis_order": imported.axis_order}
@@ -78,7 +78,7 @@ def placed(strategy: Strategy, imported: Imported | None, *, program: Program = 
 
 
 def _beyond(imported: Imported, job: Job, *, priced: bool) -> list[Difference]:
-    """What the trainer needs beyond what the laws price; ``priced``: they price its own step."""
+    """List the trainer's needs beyond the priced ones; ``priced``: the cost model prices its own step."""
     target = trainer(imported.trainer)
     own = imported.more(job)
     whole = any(difference.name == "sharding" for difference in own)  # counts the bf16 parameters already
@@ -99,14 +99,14 @@ def _beyond(imported: Imported, job: Job, *, priced: bool) -> list[Difference]:
 
 
 def _noted(imported: Imported, request: SearchRequest) -> Imported:
-    """With a word on whose step was priced, where the laws do not have the trainer's own."""
+    """Add a note on the priced step, where the cost model lacks the trainer's own."""
     if imported.program.runtime != "torch" or request.program.runtime == "torch":
         return imported
     return replace(imported, notes=(*imported.notes, NOT_OWN))
 
 
 def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
-    """Price what the laws leave out, look at the trainer's rules, look for something better."""
+    """Price the trainer's needs beyond the cost model, check its rules, and look for a better strategy."""
     target = trainer(imported.trainer)
     assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
     job = Job(request.model, request.hardware, request.workload, candidate.strategy)
@@ -129,7 +129,7 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
 
 
 def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, ...]:
-    """Why the trainer does not run the job, or runs it wrongly: by its rules, and by what its file says beside them."""
+    """List why the trainer does not run the job, or runs it wrongly: by its rules and by its file."""
     target = trainer(imported.trainer)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=budget_bytes)
     table = StrategyTable.from_strategies([job.strategy])
@@ -139,7 +139,7 @@ def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, .
 
 
 def refused_too(imported: Imported, *, request: SearchRequest, strategy: Strategy) -> list[str]:
-    """What the trainer refuses of a strategy that lcplan does not price, so that the reader has both."""
+    """List the trainer's refusals of a strategy that lcplan does not price, so that the reader has both."""
     assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
     job = Job(request.model, request.hardware, request.workload, strategy)
     found = refusals(imported, job, budget_bytes=request.budget_bytes)

@@ -1,4 +1,4 @@
-"""Bench: candidates in, the same candidates with what a compiler or a clock said out."""
+"""Bench: take candidates and return them with the compiler's or the clock's measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from planner.workloads.registry import planned
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a request's candidates are measured. ``store`` keeps every finished result; None keeps nothing."""
+    """The bench that measures a request's candidates. ``store`` keeps every finished result; None keeps nothing."""
 
     request: SearchRequest
     toolchain: Toolchain
@@ -41,26 +41,26 @@ class Bench:
         return isinstance(self.store, SharedStore) and self.limits.jobs == 0
 
     def check(self) -> None:
-        """That the request's model can be compiled and timed at all.
+        """Check that the request's model can be compiled and timed at all.
 
         Raises
         ------
         BadInputError
-            No step computes it; what of it not.
+            No step computes the model; the message names the parts.
         """
         model = self.request.model
         if model.not_built:
             raise BadInputError(
-                f"{model.name} is priced by the laws, but no step computes its {', '.join(model.not_built)}, so there is"
+                f"{model.name} can be priced, but no step computes its {', '.join(model.not_built)}, so there is"
                 " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
             )
 
     def check_slice(self) -> None:
-        """That a rank can be timed here: the hardware's kind of device, and a toolchain for it."""
+        """Check that a rank can be timed here: the hardware's kind of device, and a toolchain for it."""
         check_slice(self.request.hardware, self.toolchain)
 
     def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-        """Each candidate with its compile, held against the budget, as they finish; stored ones first."""
+        """Yield each candidate with its compile, checked against the budget, as they finish; stored ones first."""
         by_strategy = {candidate.strategy: candidate for candidate in candidates}
         results = compile_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
         for job, compiled in results:
@@ -90,7 +90,7 @@ class Bench:
 
 
 def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:
-    """Add what the executable contradicts: a backend that the flag did not get."""
+    """Add a warning where the executable contradicts the flag: a backend that was not used."""
     wanted = candidate.strategy.backend
     permutes = [use for use in compiled.collectives if use.op == "collective-permute"]
     astray = sorted({use.backend or "?" for use in permutes if use.backend != wanted})

@@ -1,4 +1,4 @@
-"""SearchResult: what a search found, as a value and as the JSON document that scripts read."""
+"""SearchResult: the result of a search, as a value and as the JSON document that scripts read."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class SearchResult:
     reasons: dict[str, str]
     """One example message a rule that rejected anything."""
     changes: tuple[Change, ...] = ()
-    """Where nothing fits: single changes to the request after which something does."""
+    """Single changes to the request that would make a strategy fit, where no strategy does."""
     notes: tuple[str, ...] = ()
-    """What the reader should know: a missing toolchain, a batch that lcplan chose, a changed rung."""
+    """Notes for the reader: a missing toolchain, a batch that lcplan chose, a changed evidence level."""
     tuning: tuple[dict[str, Any], ...] = ()
-    """The tuner's trials in order: what was tried, how far it got, what came of it."""
+    """The tuner's trials in order: the strategy, how far it got, and the outcome."""
 
     @property
     def winner(self) -> Candidate | None:
@@ -58,7 +58,7 @@ class SearchResult:
         return frame(self.rows())
 
     def to_json(self) -> dict[str, Any]:
-        """As in DESIGN: the document of ``lcplan search``."""
+        """Return the document of ``lcplan search``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "request": request_json(self.request),

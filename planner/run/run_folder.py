@@ -30,7 +30,7 @@ class RunFolder:
         Raises
         ------
         BadInputError
-            The folder belongs to another request; says in which fields they differ.
+            The folder belongs to another request; the message names the fields that differ.
         StageFailedError
             It cannot be made or written.
         """
@@ -61,7 +61,7 @@ class RunFolder:
 
     @property
     def executables(self) -> Path:
-        """What compiles leave for the timings of an unfinished search."""
+        """Executables that compiles leave for the timings of an unfinished search."""
         return self.path / "executables"
 
     @property
@@ -82,7 +82,7 @@ class RunFolder:
             if plan is not None:
                 plan.save(self.plan_file)
         except OSError as error:
-            raise StageFailedError(f"{self.path}: {error.strerror or error}; what was compiled is in the study") from None
+            raise StageFailedError(f"{self.path}: {error.strerror or error}; finished compiles are in the study") from None
         shutil.rmtree(self.executables, ignore_errors=True)
 
 

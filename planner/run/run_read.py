@@ -1,4 +1,4 @@
-"""Reading a run back: the request, the candidates with their evidence, and what was rejected and why."""
+"""Read a run back: the request, the candidates with their evidence, and the rejections with their reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from planner.run.result import SpaceCounts
 
 
 class _Estimate(Frozen):
-    """What every estimate has, and whoever shows one reads; there may be more."""
+    """Fields that every estimate has and that renderers read; an estimate may have more."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def shown(self) -> tuple[Candidate, ...]:
-        """The candidates, or where there is none what came closest."""
+        """The candidates, or the nearest miss of a run without candidates."""
         return self.candidates or ((self.nearest_miss,) if self.nearest_miss is not None else ())
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Backends that the run's candidates have; the hardware's first where it has none."""
+        """Backends that the run's candidates have; the hardware's first backend for a run without candidates."""
         seen = {candidate.strategy.backend for candidate in self.candidates}
         return tuple(name for name in self.request.hardware.backends if name in seen) or self.request.hardware.backends[:1]
 
@@ -147,7 +147,7 @@ def candidate_from_json(entry: dict[str, Any]) -> Candidate:
     Raises
     ------
     KeyError, TypeError, ValueError
-        It is none, or its estimate is not whole.
+        The row is not a candidate, or its estimate is incomplete.
     """
     _Estimate.model_validate(entry["estimate"])
     strategy = {name: value for name, value in entry["strategy"].items() if name != "devices"}

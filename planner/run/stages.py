@@ -21,15 +21,15 @@ from planner.what_if.changes.smallest_change import changes_that_fit
 from planner.workloads.registry import planned
 
 ATTEMPTS_PER_SURVIVOR = 3
-"""Compiles that may fail or not fit for each survivor before the search goes on with what it has."""
+"""Compiles that may fail or not fit for each survivor before the search continues with the ones that do."""
 TIMED_SHARE = 2
-"""One in so many survivors is timed, the best first: successive halving, a timing costs a compile and several steps."""
+"""One in this many survivors is timed, the best first: successive halving, a timing costs a compile and several steps."""
 TIMING_S = 60.0
 """No further timing begins after this long; the best candidate is timed in any case."""
 
 
 class Watcher(Protocol):
-    """Who is told how a search goes."""
+    """An observer that is notified of a search's progress."""
 
     def stage(self, name: Stage, total: int) -> None:
         """A stage begins and has ``total`` jobs."""
@@ -86,7 +86,7 @@ def _measured(order: Iterator[Candidate], effort: Effort, bench: Bench, watcher:
 
 
 def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Watcher) -> Iterator[Candidate]:
-    """Compile in order of promise until ``wanted`` candidates fit; what failed or does not fit is kept beside them."""
+    """Compile in order of promise until ``wanted`` candidates fit; failed and non-fitting ones are kept as rows."""
     watcher.stage("compiled", wanted)
     fitting, tried = 0, 0
     while fitting < wanted:
@@ -101,7 +101,7 @@ def _compiled(order: Iterator[Candidate], wanted: int, bench: Bench, watcher: Wa
 
 
 def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[Candidate]:
-    """Time the better half of what fits, best first, one that fails replaced by the next; the rest stays as it is."""
+    """Time the better half of the fitting candidates, best first; the next replaces a failed one. The rest stays as it is."""
     fitting = [candidate for candidate in rank(candidates, bench.request.objective) if candidate.best.fits]
     wanted = -(-len(fitting) // TIMED_SHARE)
     watcher.stage("timed", wanted)
@@ -119,12 +119,12 @@ def _timed(candidates: list[Candidate], bench: Bench, watcher: Watcher) -> list[
 
 
 def _timed_note(candidates: list[Candidate]) -> tuple[str, ...]:
-    """How many of those that fit were timed, where it is not all of them."""
+    """Note how many of the fitting candidates were timed, where it is not all of them."""
     fitting = [candidate for candidate in candidates if candidate.best.fits]
     timed = sum(candidate.timed is not None for candidate in fitting)
     if timed in (0, len(fitting)):
         return ()
-    return (f"{timed} of {len(fitting)} survivors were timed, the best by estimate first; the others stand behind them",)
+    return (f"{timed} of {len(fitting)} survivors were timed, the best by estimate first; the others are ranked below them",)
 
 
 def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:

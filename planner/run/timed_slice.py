@@ -1,4 +1,4 @@
-"""A timed slice as a step: one rank's seconds, and the communication that the laws leave exposed."""
+"""A timed slice as a step: one rank's seconds, and the communication that the cost model leaves exposed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from planner.request.request import SearchRequest
 
 
 def says(timed: Timed) -> str:
-    """What stands behind a slice's seconds, for a reader."""
+    """Describe the measurement behind a slice's seconds."""
     added = sum(timed.added_s.values())
     depths = " and ".join(str(layers) for layers in timed.extrapolation.layers) if timed.extrapolation else "all"
     turns = f" x {timed.ranks_in_turn} ranks that share its cores" if timed.ranks_in_turn > 1 else ""

@@ -1,4 +1,4 @@
-"""What a toolchain can do for a piece of hardware: which backends are real, how far the stages can go."""
+"""Abilities of a toolchain on a piece of hardware: the real backends, and the last stage that it can reach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner.space.analysis import setting_of
 
 @dataclass(frozen=True)
 class Offer:
-    """The backends that enter the space, and what the reader must know of those that do not."""
+    """The backends that enter the space, and notes on the backends that do not."""
 
     backends: tuple[str, ...]
     notes: tuple[str, ...]
@@ -25,7 +25,7 @@ class Offer:
 def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     """Which backends of the request's hardware are real under ``toolchain``.
 
-    NCCL is priced even where nothing can be compiled for a GPU; the note says which extra is missing.
+    NCCL is priced even where nothing can be compiled for a GPU; the note names the missing extra.
 
     Raises
     ------
@@ -39,13 +39,14 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     _refuse(request, real or own[:1], verdicts)
     _refuse_schedulers(request, toolchain)
     if target is not True:
-        missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); compiles are at rung compiled:host"
+        missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); "
+        missing += "compiles have the evidence level compiled:host"
         return Offer(real or own[:1], (*_unpriced(request), *_slow_kernel(request), missing))
     return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
 
 
 def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
-    """Where no fused kernel takes the model's heads: a step of several times the time should not surprise."""
+    """Warn that no fused kernel takes the model's heads: the step then takes several times as long."""
     model, kernel = request.model, setting_of(request).kernel
     if request.hardware.kind == "cpu" or kernel in ("cudnn", "splash"):
         return ()
@@ -53,7 +54,7 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
     takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
     heads = f"head_dim={model.head_dim} is not one that"
     if model.latent is not None:
-        heads, takes = f"keys of {model.key_dim} beside values of {model.value_dim} are not what", "one size of both"
+        heads, takes = f"keys of {model.key_dim} with values of {model.value_dim} are no pair that", "one size of both"
     return (
         f"{heads} {'splash' if tpu else 'cuDNN'} attention takes ({takes}): {kernel} JAX attention runs instead; "
         "a trainer with a kernel for these heads is faster",
@@ -86,23 +87,23 @@ def _refuse_schedulers(request: SearchRequest, toolchain: Toolchain) -> None:
 
 
 def _unpriced(request: SearchRequest) -> tuple[str, ...]:
-    """What the laws do not tell apart."""
+    """Note the knob values that the cost models do not distinguish."""
     modes = [mode for mode in request.filters.sharding_mode if mode != "manual"]
     schedulers = [name for name in request.filters.scheduler if name != "default"]
     notes = []
     if modes:
         notes.append(
-            f"sharding_mode={','.join(modes)}: the estimate is that of the manual step; only a compile tells them apart"
+            f"sharding_mode={','.join(modes)}: the estimate is that of the manual step; only a compile shows the difference"
         )
     if schedulers:
         notes.append(
-            f"scheduler={','.join(schedulers)}: the laws do not model XLA's flags; only a compile shows what they change"
+            f"scheduler={','.join(schedulers)}: the cost models do not cover XLA's flags; only a compile shows their effect"
         )
     return tuple(notes)
 
 
 def check_at_hand(request: SearchRequest) -> None:
-    """That this machine can time what a search finds, before minutes go into compiles.
+    """Check that this machine can time the survivors, before minutes go into compiles.
 
     Raises
     ------

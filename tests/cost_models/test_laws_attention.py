@@ -15,7 +15,7 @@ from cost_models.inputs.table import StrategyTable
 from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Mesh, Strategy
+from lcplan.strategy import SCHEME_FACTS, Mesh, Strategy
 
 
 def flat_rates(setting):
@@ -44,6 +44,16 @@ def test_a_balanced_ring_takes_one_cth_of_one_device(llama):
 
 def test_contiguous_chunks_wait_for_the_last_rank(llama):
     assert total(llama, "ring", 16) == pytest.approx(total(llama, "ring", 1) / 16 * 31 / 16)
+
+
+@pytest.mark.parametrize("program", [Program(), Program(gathered_calls="once")], ids=lambda program: program.gathered_calls)
+def test_contiguous_gathers_wait_for_the_last_rank(llama, monkeypatch, program):
+    """A toy record that gathers contiguous chunks: (2 x 16 - 1) / 16 of the balanced time, as on a contiguous ring."""
+    setting = replace(llama, program=program)
+    balanced = total(setting, "all-gather", 16)
+    facts = replace(SCHEME_FACTS["all-gather"], balanced=False)
+    monkeypatch.setattr("cost_models.inputs.table.SCHEME_FACTS", {**SCHEME_FACTS, "all-gather": facts})
+    assert total(setting, "all-gather", 16) == pytest.approx(balanced * 31 / 16)
 
 
 def test_striped_attention_published_gain_on_8_devices(llama):

@@ -7,6 +7,7 @@ import click
 import pytest
 from record_tables import TABLES, block
 
+from lcplan.strategy import AXES
 from planner.cli.main import COMMANDS, cli
 from planner.cli.options import Several
 
@@ -23,6 +24,13 @@ def test_the_readme_shows_the_help_as_it_is():
     block = re.search(r"```text\n\$ lcplan --help\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert block is not None
     assert block[1].rstrip() == _help().rstrip()
+
+
+@pytest.mark.parametrize("text", [_help(), (ROOT / "README.md").read_text()], ids=["help", "README"])
+def test_the_axes_are_named_in_the_order_of_the_registry(text):
+    words = " ".join(text.replace("*", "").split())
+    named = words.count(f"enumerates meshes ({', '.join(AXES)})")
+    assert named == words.count("enumerates meshes (") > 0
 
 
 SHARED = {"#options-of-a-request": "Options of a request", "#knobs": "Knobs"}

@@ -64,7 +64,7 @@ def test_heads_that_splash_does_not_take_are_announced(ask):
     assert note.startswith("head_dim=64 is not one that splash attention takes (multiples of 128): blockwise JAX attention")
     assert not any("attention takes" in text for text in offer(toolchain, ask("llama3-8b", "tpu-v5p-8")).notes)
     latent = offer(toolchain, ask("deepseek-v3", "tpu-v5p-256")).notes[0]
-    assert latent.startswith("keys of 192 beside values of 128 are not what splash attention takes (one size of both)")
+    assert latent.startswith("keys of 192 with values of 128 are no pair that splash attention takes (one size of both)")
 
 
 def test_a_clock_that_is_not_here_is_said_before_anything_is_compiled(ask, monkeypatch):

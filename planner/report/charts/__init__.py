@@ -1,1 +1,1 @@
-"""Charts as Vega-Lite specifications, each with the table of the same figures that stands behind it."""
+"""Charts as Vega-Lite specifications, each with a table of the same figures."""

@@ -21,12 +21,12 @@ from planner.validate.scoring.result import TableResult
 PICTURES = ("predicted", "errors")
 KINDS = ("speed", "memory")
 POINTS = 60
-"""Rows of one table that are drawn of each kind, evenly by what was measured."""
+"""Rows of one table that are drawn of each kind, spread evenly over the measured values."""
 SIDE, COLUMNS = 118, 6
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}(?![\d\w])")
 """Coordinates, which need no more than a hundredth of a pixel."""
 BIN, WIDEST = 0.05, 0.6
-"""Errors are counted in bins of 5 %; what is further out than 60 % counts in the outermost."""
+"""Errors are counted in bins of 5 %; errors beyond 60 % count in the outermost bin."""
 
 
 def picture_name(stem: str, picture: str) -> str:
@@ -35,7 +35,7 @@ def picture_name(stem: str, picture: str) -> str:
 
 
 def write_pictures(results: Sequence[TableResult], page: Path) -> None:
-    """Draw both beside ``page``.
+    """Draw both pictures next to ``page``.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def write_pictures(results: Sequence[TableResult], page: Path) -> None:
 
 
 def drawn_facts(results: Sequence[TableResult]) -> dict[str, Any]:
-    """What the pictures show, in numbers: for each table its rows and their mean absolute error, by kind, and the bins."""
+    """The pictures in numbers: for each table its rows and their mean absolute error, by kind, and the bins."""
     tables = {}
     for result in results:
         for kind in KINDS:
@@ -83,7 +83,7 @@ def predicted_chart(results: Sequence[TableResult]) -> dict[str, Any]:
 
 
 def errors_chart(results: Sequence[TableResult]) -> dict[str, Any]:
-    """Rows by signed error, one strip a kind."""
+    """Rows by signed error, one strip per kind."""
     rows = [
         {"error": (bin_ + 0.5) * BIN, "rows": count, "kind": kind}
         for kind in KINDS
@@ -128,7 +128,7 @@ def _only(field: str, *, equal: bool) -> dict[str, Any]:
 
 
 def _points(result: TableResult, kind: str) -> dict[str, list[tuple[float, float, float]]]:
-    """By quantity of the kind: measured, predicted and error of each row that states it; a row counts once."""
+    """Return measured, predicted and error of each row, by quantity of the kind; a row counts once."""
     names = SPEEDS if kind == "speed" else ("peak_bytes",)
     found: dict[str, list[tuple[float, float, float]]] = {}
     for row in result.rows:
@@ -144,7 +144,7 @@ def _errors(result: TableResult, kind: str) -> list[float]:
 
 
 def _marks(result: TableResult) -> Iterator[dict[str, Any]]:
-    """Points over the median of what the table measured, so that quantities share a square, and the ends of its diagonal."""
+    """Points relative to the table's measured median, so that quantities share a square, and the ends of its diagonal."""
     ends: list[float] = []
     for kind in KINDS:
         for points in _points(result, kind).values():
@@ -158,7 +158,7 @@ def _marks(result: TableResult) -> Iterator[dict[str, Any]]:
 
 
 def _picked(points: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """At most ``POINTS`` of them, evenly by what was measured."""
+    """Pick at most ``POINTS`` rows, spread evenly over the measured values."""
     ranked = sorted(points)
     places = np.unique(np.linspace(0, len(ranked) - 1, min(len(ranked), POINTS)).astype(int))
     return [ranked[i][:2] for i in places]

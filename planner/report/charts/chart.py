@@ -1,4 +1,4 @@
-"""Chart: a specification, what it shows in words, and its figures as a table; and the look that all charts share."""
+"""Chart: a specification, a description in words, and its figures as a table; and the look that all charts share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PALETTE = (
     "#7D8792",
     "#5FA83A",
 )
-"""Told apart by people with colour-blindness in this order, and at least 3:1 against both white and the dark page."""
+"""Colours that colour-blind people can distinguish in this order, at a contrast of 3:1 or more on white and on dark."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 PLOT_WIDTH = 760
 """Pixels of a chart outside a page, which has no width of its own to follow."""
@@ -36,7 +36,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Chart:
-    """``name`` is its file's and its element's; ``says`` what a screen reader says of it."""
+    """``name`` names its file and its element; a screen reader reads ``says``."""
 
     name: str
     title: str

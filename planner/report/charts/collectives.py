@@ -1,4 +1,4 @@
-"""The collective inventory: bytes of a step by the laws beside those in the executable."""
+"""The collective inventory: modelled bytes of a step, next to the bytes in the executable."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HEADINGS = (
     "operation",
     "axis",
     "link",
-    "modelled bytes a step",
+    "modelled bytes per step",
     "calls",
-    "compiled bytes a step",
+    "compiled bytes per step",
     "calls",
     "backend",
     "verdict",
@@ -24,7 +24,7 @@ HEADINGS = (
 
 
 def collectives(found: Explanation) -> Chart | None:
-    """One row an operation and axis; None where the step has none."""
+    """One row per operation and axis; None where the step has no collective."""
     lines = [line for line in found.inventory if max(line.modelled_bytes, line.compiled_bytes or 0) > 0]
     if not lines:
         return None
@@ -34,7 +34,7 @@ def collectives(found: Explanation) -> Chart | None:
     spec = _spec(values, (36 if compiled else 24) * len(lines))
     figures = Figures(HEADINGS, tuple(_row(line, links.get((line.op, line.axis), "-")) for line in lines))
     says = f"Bars of {len(lines)} kinds of collective, " + (
-        "modelled beside compiled" if compiled else "modelled; nothing was compiled"
+        "modelled and compiled" if compiled else "modelled; nothing was compiled"
     )
     return Chart("collectives", "Collectives of the winner's step", says, spec, figures)
 
@@ -51,8 +51,8 @@ def _spec(values: list[dict[str, Any]], height: int) -> dict[str, Any]:
     tooltip = [
         {"field": "collective", "type": "nominal"},
         {"field": "source", "type": "nominal"},
-        {"field": "gib", "type": "quantitative", "title": "GiB a step", "format": ".4g"},
-        {"field": "calls", "type": "quantitative", "title": "calls a step"},
+        {"field": "gib", "type": "quantitative", "title": "GiB per step", "format": ".4g"},
+        {"field": "calls", "type": "quantitative", "title": "calls per step"},
     ]
     colours = {"domain": ["modelled", "compiled"], "range": [PALETTE[0], PALETTE[1]]}
     return {
@@ -63,7 +63,7 @@ def _spec(values: list[dict[str, Any]], height: int) -> dict[str, Any]:
         "encoding": {
             "y": {"field": "collective", "type": "nominal", "sort": None, "title": None},
             "yOffset": {"field": "source", "type": "nominal", "sort": ["modelled", "compiled"]},
-            "x": {"field": "gib", "type": "quantitative", "title": "GiB a step and device"},
+            "x": {"field": "gib", "type": "quantitative", "title": "GiB per step and device"},
             "color": {"field": "source", "type": "nominal", "scale": colours, "title": None},
             "tooltip": tooltip,
         },

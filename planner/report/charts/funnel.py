@@ -10,7 +10,7 @@ from planner.run.run_read import Run
 
 ROW_PIXELS = 30
 LEFT_EDGE = 0.4
-"""Where bars begin on the log scale, so that a single strategy still has a bar."""
+"""The start of bars on the log scale, so that a single strategy still has a bar."""
 
 
 def funnel(run: Run) -> Chart | None:
@@ -30,7 +30,7 @@ def _stages(run: Run, space: SpaceCounts) -> list[tuple[str, int]]:
     stages = [
         ("enumerated", space.enumerated),
         ("break no rule", space.estimated),
-        ("fit the budget by the laws", space.estimated - space.over_budget),
+        ("fit the budget as modelled", space.estimated - space.over_budget),
         ("compiled", sum(candidate.compiled is not None for candidate in run.candidates)),
         ("timed", sum(candidate.timed is not None for candidate in run.candidates)),
         ("survivors that fit", space.survivors),

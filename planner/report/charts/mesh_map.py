@@ -16,12 +16,12 @@ MOST_DEVICES = 512
 """Devices that are drawn: beyond this the picture repeats itself."""
 LEAST_PIXELS, MOST_PIXELS, ROOM_PIXELS = 20, 36, 720
 HEADER_PIXELS = 300
-"""Room for a panel's words."""
+"""Height of a panel's caption."""
 
 
 @dataclass(frozen=True)
 class AxisPlace:
-    """One axis: how far apart its neighbours are, and what its groups run over."""
+    """One axis: the distance of its neighbours, and the links of its groups."""
 
     axis: str
     size: int
@@ -60,7 +60,7 @@ def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart | None:
     values = [_device(place, device, hardware=hardware, columns=columns) for place in places for device in range(drawn)]
     note = f"Only the first {drawn} of {strategy.devices} devices are drawn." if drawn < strategy.devices else ""
     says = (
-        "Devices of the machine as squares, one panel an axis; filled squares are the group of the first device. "
+        "Devices of the machine as squares, one panel per axis; filled squares are the group of the first device. "
         + "; ".join(place.words for place in places)
     )
     return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, columns=columns), _figures(places), note)

@@ -1,4 +1,4 @@
-"""The Pareto scatter: step time against memory, coloured by scheme; survivors stand out from the cloud of what was priced."""
+"""The Pareto scatter: step time against memory, coloured by scheme; survivors are larger than the cloud of priced ones."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ def pareto(run: Run, dots: tuple[Dot, ...]) -> Chart:
         spec=_spec(values, run.request.budget_bytes / GIB),
         figures=_figures(run),
         note=(
-            "Faint dots are priced by the laws; large ones are candidates, on the best evidence there is. Memory includes the "
-            "allowance."
+            "Faint dots are modelled; large ones are candidates, on the best evidence available. Memory includes the allowance."
         ),
     )
 
@@ -88,7 +87,7 @@ def _dots(values: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _by_kind(values: list[float]) -> dict[str, Any]:
-    """A channel that tells the cloud from candidates and winner; ``values`` are in the order of ``KINDS``."""
+    """A channel that distinguishes cloud, candidates and winner; ``values`` are in the order of ``KINDS``."""
     return {"field": "kind", "type": "ordinal", "scale": {"domain": list(KINDS), "range": values}, "legend": None}
 
 
@@ -134,7 +133,7 @@ def _candidate(run: Run, candidate: Candidate) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """Five digits: more are not in the laws, and the page carries hundreds of these."""
+    """Round to five digits: the cost models have no more, and the page carries hundreds of these."""
     return float(f"{value:.5g}")
 
 

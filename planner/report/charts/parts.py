@@ -30,12 +30,12 @@ class Kind:
     label: Callable[[str], str]
 
 
-MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB a device", format_bytes, memory_label)
-TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds a step", format_seconds, time_label)
+MEMORY = Kind("memory", "Memory by part", "memory_bytes", GIB, "GiB per device", format_bytes, memory_label)
+TIME = Kind("time", "Step time by part", "time_s", 1.0, "seconds per step", format_seconds, time_label)
 
 
 def parts_chart(run: Run, kind: Kind) -> Chart:
-    """Where each candidate's bytes or seconds go."""
+    """Split each candidate's bytes or seconds into parts."""
     shown = run.shown[:SHOWN]
     parts = _parts(shown, kind.key)
     words = [kind.label(part) for part in parts]

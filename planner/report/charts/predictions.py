@@ -1,4 +1,4 @@
-"""Predictions beside measurements: the laws' memory and time over what the compiler and the clock said."""
+"""Predictions and measurements: modelled memory and time, relative to the compiler's and the clock's."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def predictions(run: Run) -> Chart | None:
         for pair in pairs
     )
     headings = ("candidate", "quantity", "predicted", "measured", "error", "rung")
-    says = f"Dots of {len(pairs)} relative errors of the laws, around zero."
+    says = f"Dots of {len(pairs)} relative errors of the cost models, around zero."
     largest = max(LEAST_RANGE, *(abs(pair.error) for pair in pairs)) * 1.15
     spec = _spec(values, largest)
-    return Chart("predictions", "Predictions beside measurements", says, spec, Figures(headings, rows))
+    return Chart("predictions", "Predictions and measurements", says, spec, Figures(headings, rows))
 
 
 def _pairs(candidate: Candidate, number: int) -> Iterator[Pair]:

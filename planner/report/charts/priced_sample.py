@@ -15,12 +15,12 @@ from planner.what_if.sweep import Priced
 BEST, SAMPLE = 250, 500
 """Rows kept by rank, and at random among the others: more dots would hide each other and weigh on the page."""
 HIGHEST = 4
-"""Rows above so many budgets are not drawn: far from fitting, they would squeeze what matters."""
+"""Rows above this many budgets are not drawn: they are far from fitting and would squeeze the others."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One priced strategy. ``need_bytes`` is total and allowance; ``front`` marks the Pareto front of what fits."""
+    """One priced strategy. ``need_bytes`` is total and allowance; ``front`` marks the Pareto front of the rows that fit."""
 
     label: str
     scheme: str

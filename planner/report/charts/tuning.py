@@ -13,7 +13,7 @@ OUTCOMES = ("improved", "kept", "pruned", "rejected", "failed")
 SHAPES = ("diamond", "circle", "triangle-down", "cross", "square")
 HEIGHT_PIXELS = 260
 SPREAD = 2.0
-"""Trials slower than so many times the best are left out of the picture, not of the table."""
+"""Trials slower than this many times the best are left out of the picture, not of the table."""
 
 
 def tuning(run: Run) -> Chart | None:
@@ -27,11 +27,11 @@ def tuning(run: Run) -> Chart | None:
     beyond = len(priced) - len(near)
     return Chart(
         name="tuning",
-        title="What the tuner tried",
+        title="Trials of the tuner",
         says=says,
         spec=_spec([_value(trial) for trial in near], list(_best_so_far(priced))),
         figures=_figures(run),
-        note=f"{beyond} trials priced at more than {SPREAD:g} times the best are in the table alone." if beyond else "",
+        note=f"{beyond} trials priced at more than {SPREAD:g} times the best are only in the table." if beyond else "",
     )
 
 
@@ -40,7 +40,7 @@ def _value(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _best_so_far(trials: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of the trials that count: pruned ones are only priced."""
+    """Yield the best step so far over the trials that count: pruned ones are only priced."""
     best = float("inf")
     for trial in trials:
         if trial["outcome"] in ("improved", "kept"):
@@ -83,4 +83,4 @@ def _figures(run: Run) -> Figures:
         )
         for trial in run.tuning
     )
-    return Figures(("trial", "strategy", "got to", "step", "outcome", "what came of it"), rows)
+    return Figures(("trial", "strategy", "got to", "step", "outcome", "details"), rows)

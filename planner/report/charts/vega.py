@@ -36,7 +36,7 @@ def require() -> Any:
     Raises
     ------
     StageFailedError
-        The extra is not installed; says which.
+        The extra is not installed; the message names it.
     """
     if not available():
         raise StageFailedError(WAY_OUT)

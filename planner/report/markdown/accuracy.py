@@ -1,4 +1,4 @@
-"""docs/accuracy.md: every bundled table's errors, what was fitted on it and what is not modelled, as a page."""
+"""docs/accuracy.md: every bundled table's errors, the constants fitted on it and the rows not modelled, as a page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ The error is the predicted value over the measured one, minus one.
 
 
 def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str:
-    """The page, with a line break at its end; its pictures are beside it and named after ``stem``."""
+    """The page, with a line break at its end; its pictures are in the same folder and named after ``stem``."""
     parts = (partial(_pictures, stem=stem), _summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
     return "\n".join([HEAD, *(line for part in parts for line in part(results))]).rstrip() + "\n"
 

@@ -1,4 +1,4 @@
-"""What ``lcplan estimate`` shows of one strategy in several sharding modes or under several scheduler presets."""
+"""The output of ``lcplan estimate`` for one strategy in several sharding modes or under several scheduler presets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = tuple[str, str]
 
 
 def comparison_view(candidates: Sequence[Candidate], request: SearchRequest, notes: tuple[str, ...]) -> Group:
-    """The strategy once, then one column for each way of compiling it, beside what the laws list for the manual step."""
+    """The strategy once, then one column for each way of compiling it, next to the modelled list of the manual step."""
     return Group(*_sections(candidates, request, notes))
 
 
@@ -38,7 +38,7 @@ def _sections(candidates: Sequence[Candidate], request: SearchRequest, notes: tu
         yield verdict(candidate, request)
     yield speed(candidates[0])
     if any(candidate.compiled for candidate in candidates):
-        yield Text("\nExecutables side by side; collectives as bytes a step (calls)", style="bold")
+        yield Text("\nExecutables side by side; collectives as bytes per step (calls)", style="bold")
         yield _table(candidates, request)
     for name, candidate in zip(names, candidates, strict=True):
         for words in _troubles(candidate.compiled):
@@ -49,7 +49,7 @@ def _sections(candidates: Sequence[Candidate], request: SearchRequest, notes: tu
 
 
 def ways(candidates: Sequence[Candidate]) -> list[str]:
-    """What tells the candidates apart: the sharding mode, the scheduler preset, or both where both vary."""
+    """The difference between the candidates: the sharding mode, the scheduler preset, or both where both vary."""
     pairs = [(candidate.strategy.sharding_mode, candidate.strategy.scheduler) for candidate in candidates]
     varying = [index for index in range(2) if len({pair[index] for pair in pairs}) > 1] or [0]
     return [" ".join(str(pair[index]) for index in varying) for pair in pairs]
@@ -96,7 +96,7 @@ _FIGURES: dict[str, Callable[[Compiled], str]] = {
 
 
 def _by_kind(uses: Sequence[CollectiveUse]) -> dict[Kind, tuple[int, int]]:
-    """Bytes and calls a step of each op and axis."""
+    """Bytes and calls per step of each op and axis."""
     sizes: Counter[Kind] = Counter()
     calls: Counter[Kind] = Counter()
     for use in uses:

@@ -1,4 +1,4 @@
-"""What ``lcplan estimate`` shows of one strategy."""
+"""The output of ``lcplan estimate`` for one strategy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from planner.request.request import SearchRequest
 
 
 def estimate_view(candidate: Candidate, request: SearchRequest, notes: tuple[str, ...]) -> Group:
-    """The strategy, whether it fits, where bytes and seconds go, and what the executable says."""
+    """The strategy, whether it fits, its memory and time by part, and the executable's collectives."""
     return Group(*_sections(candidate, request, notes))
 
 
@@ -73,8 +73,8 @@ def _compiled(compiled: Compiled, candidate: Candidate) -> Iterator[RenderableTy
 
 
 def collective_table(uses: tuple[CollectiveUse, ...]) -> Table:
-    """Every collective of the executable, most bytes a step first."""
-    table = plain("collective", "axis", "backend", figures=("bytes a call", "calls a step", "bytes a step"))
+    """Every collective of the executable, most bytes per step first."""
+    table = plain("collective", "axis", "backend", figures=("bytes per call", "calls per step", "bytes per step"))
     for use in sorted(uses, key=lambda use: -use.total_bytes):
         sizes = [format_bytes(use.bytes), f"{use.calls:,}", format_bytes(use.total_bytes)]
         table.add_row(use.op, use.axis, use.backend or "-", *sizes)

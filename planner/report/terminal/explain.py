@@ -1,4 +1,4 @@
-"""What ``lcplan explain`` shows: one strategy in full, or two beside each other."""
+"""The output of ``lcplan explain``: one strategy in full, or two side by side."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _where(found: Explanation) -> Iterator[RenderableType]:
 
 
 def _learnt(found: Explanation) -> Iterator[RenderableType]:
-    """What evidence makes of the modelled seconds, where there is any."""
+    """Compare the modelled seconds with the evidence, where there is any."""
     learnt = found.candidate.learnt
     if learnt is None:
         return
@@ -89,7 +89,7 @@ def _learnt(found: Explanation) -> Iterator[RenderableType]:
 def _communication(found: Explanation) -> Iterator[RenderableType]:
     if not found.transfers:
         return
-    yield Text("Communication: what moves, and what the step waits for", style="bold")
+    yield Text("Communication: the bytes that move, and the time that the step waits", style="bold")
     table = plain("part", figures=("transfer", "hidden", "exposed"))
     for one in waited(found):
         table.add_row(*one)
@@ -101,7 +101,7 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
 
 def _inventory(found: Explanation) -> Table:
     compiled = any(line.compiled_bytes is not None for line in found.inventory)
-    table = plain("collective", figures=("bytes a step ~", "calls ~", *(("bytes a step c", "calls c") if compiled else ())))
+    table = plain("collective", figures=("bytes per step ~", "calls ~", *(("bytes per step c", "calls c") if compiled else ())))
     table.add_column("" if compiled else "over", no_wrap=True)
     links = {(transfer.op, transfer.axis): transfer.link for transfer in found.transfers}
     for line in found.inventory[:SHOWN_TRANSFERS]:
@@ -114,9 +114,7 @@ def _inventory(found: Explanation) -> Table:
 
 
 def _basis(found: Explanation) -> Iterator[RenderableType]:
-    yield Text(
-        f"What it rests on: {found.measured_share:.0%} of the step on rates measured on this kind of device", style="bold"
-    )
+    yield Text(f"Basis: {found.measured_share:.0%} of the step on rates measured on this kind of device", style="bold")
     table = plain("part", figures=("seconds",))
     table.add_column("basis", overflow="fold")
     for one in bases(found):
@@ -137,7 +135,7 @@ def _others(found: Explanation) -> Table:
 
 
 def _shifts(found: Explanation) -> Table:
-    table = titled("What would change it (modelled)")
+    table = titled("Changes that would alter the choice (modelled)")
     for name in ("if", "is"):
         table.add_column(name, no_wrap=True)
     table.add_column("then best", overflow="fold")

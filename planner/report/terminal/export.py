@@ -1,4 +1,4 @@
-"""What ``lcplan export`` shows: files, what the trainer does otherwise and what that costs, how to run, what a check said."""
+"""The output of ``lcplan export``: files, the trainer's differences and their cost, how to run, the result of a check."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _sections(export: Export, files: Sequence[Path]) -> Iterator[RenderableType]
 
 
 def difference_table(effects: Sequence[Effect]) -> Table:
-    """Each difference, and what it does by itself."""
+    """Each difference, and the effect of it by itself."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("What the trainer does otherwise", header_style="bold", overflow="fold")
+    table.add_column("Where the trainer differs from the plan", header_style="bold", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("memory", justify="right", no_wrap=True)
     for effect in effects:
@@ -70,7 +70,7 @@ def cost_line(cost: Cost) -> Text:
     before = int(planned["memory_bytes"]["total"])
     text = (
         f"together: step {format_seconds(planned['step_s'])} -> {format_seconds(run['step_s'])} ({cost.step_ratio - 1:+.1%}), "
-        f"memory {format_bytes(before)} -> {format_bytes(cost.run_bytes)}, by the laws"
+        f"memory {format_bytes(before)} -> {format_bytes(cost.run_bytes)}, modelled"
     )
     if cost.fits:
         return Text(text)
@@ -79,7 +79,7 @@ def cost_line(cost: Cost) -> Text:
 
 
 def check_view(result: CheckResult) -> Text:
-    """What the trainer's own parser said."""
+    """The result of the trainer's own parser."""
     where = f"{result.package} {result.version} ({result.python}, {result.seconds:.0f} s)"
     if result.good:
         return Text(f"\ncheck: {where} accepts the files and reads the plan back", style="green")

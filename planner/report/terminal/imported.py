@@ -1,4 +1,4 @@
-"""What ``lcplan estimate --from-..`` adds: what was read, what the laws leave out, what lcplan would change."""
+"""The part that ``lcplan estimate --from-..`` adds: the values read, the needs not modelled, the changes advised."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
 
 def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:
     advice, step = opinion.advice, candidate.estimate["step_s"]
-    yield Text("\nWhat lcplan would change", style="bold")
+    yield Text("\nChanges that lcplan recommends", style="bold")
     for reason in advice.why_none:
         yield Text(f"  not looked for: {reason}")
     if advice.why_none:

@@ -1,4 +1,4 @@
-"""What ``lcplan search`` shows: the answer, the alternatives, what was rejected and why, and what to do next."""
+"""The output of ``lcplan search``: the answer, the alternatives, the rejections with their reasons, and the next steps."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
 
 
 def _candidates(result: SearchResult) -> Iterator[RenderableType]:
-    title = "Best candidates" if result.winner else "Candidates, none of which fits"
+    title = "Best candidates" if result.winner else "Candidates; no candidate fits"
     yield candidate_table(result.candidates[:SHOWN], title)
     axes = letters(optional=result.request.model.experts is not None)
     yield Text(f"mesh: devices: {axes}", style="dim")
-    yield Text("mb microbatches;  TFLOP/s a device, causal", style="dim")
+    yield Text("mb microbatches;  TFLOP/s per device, causal", style="dim")
     yield Text(LEGEND, style="dim")
     for candidate in result.candidates[:SHOWN]:
         yield from _trouble(candidate)
 
 
 def _nothing(result: SearchResult) -> RenderableType:
-    """Why there is no winner: what came closest, or that there was nothing to price."""
+    """Explain why there is no winner: show the nearest miss, or note that there was nothing to price."""
     if result.nearest_miss:
         return Group(*([Text()] if result.candidates else []), _nearest_miss(result.nearest_miss, result.request))
     if result.counts.enumerated:
         return Text("Nothing to price: every strategy breaks a rule", style="yellow")
-    return Text("Nothing to price: no mesh of so many devices has the sizes that --mesh asks for", style="yellow")
+    return Text("Nothing to price: no mesh of this many devices has the sizes that --mesh asks for", style="yellow")
 
 
 def _nearest_miss(miss: Candidate, request: SearchRequest) -> Text:

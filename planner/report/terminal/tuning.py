@@ -1,4 +1,4 @@
-"""The tuner's history: trials in order, with what came of each."""
+"""The tuner's history: trials in order, with the outcome of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHOWN = 12
 
 
 def tuning_view(history: Sequence[Mapping[str, Any]]) -> Table:
-    """What improved or is on the front, and the last of the others; the run's result.json has all."""
+    """The trials that improved or are on the front, and the last of the others; the run's result.json has all."""
     counts = Counter(str(one["outcome"]) for one in history)
     title = f"Tuning: {len(history)} trials: " + ", ".join(f"{count} {name}" for name, count in counts.items())
     title += "; * on the front of step time, memory and devices" * any(one.get("pareto") for one in history)
     table = titled(title)
-    for name in ("trial", "got to", "outcome", "strategy and what came of it"):
+    for name in ("trial", "got to", "outcome", "strategy and details"):
         table.add_column(name)
     for one in _shown(history):
         outcome = str(one["outcome"]) + " *" * bool(one.get("pareto"))
@@ -28,7 +28,7 @@ def tuning_view(history: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _shown(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """In order: what improved or is on the front, and as many of the last others as there is room for."""
+    """Return in order the trials that improved or are on the front, and as many of the last others as the table takes."""
     told = [one for one in history if one["outcome"] == "improved" or one.get("pareto")]
     others = [one for one in history if one not in told]
     room = max(0, SHOWN - len(told))

@@ -1,4 +1,4 @@
-"""What ``lcplan validate`` shows: errors table by table; of one table also its rows, pairs and what was chosen."""
+"""The output of ``lcplan validate``: errors table by table; of one table also its rows, pairs and chosen fields."""
 
 from __future__ import annotations
 

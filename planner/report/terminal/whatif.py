@@ -1,4 +1,4 @@
-"""What ``lcplan whatif`` shows: the boundary with its reasons, and the points as a table with bars."""
+"""The output of ``lcplan whatif``: the boundary with its reasons, and the points as a table with bars."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def _compiled(found: CompiledBoundary, quantity: str) -> Text:
 
 
 def _changes(found: Boundary, quantity: str) -> Table:
-    """Changes that would make the next step fit: changes of the job by what a token then costs, then more hardware."""
-    table = titled("What would help, cheapest first")
+    """Changes that would make the next step fit: changes of the job by the cost of a token, then more hardware."""
+    table = titled("Changes that would help, cheapest first")
     table.add_column("change")
     table.add_column(f"then {quantity.replace('_', ' ')}", justify="right", no_wrap=True)
     for name in ("step", "device-s a M tokens"):
@@ -138,7 +138,7 @@ def _points(result: WhatIf) -> Table:
 
 
 def _twin(name: str, point: Point) -> bool:
-    """JSON names with units stand beside the names that ``--vary`` takes; people need one."""
+    """Return whether a JSON name with units repeats a name of ``--vary``; people need one of the two."""
     return name in {"hbm_bytes", "seq_len", "global_batch", "bandwidth_oneway_bytes_per_s", "precision"} or (
         "_" in name and name.replace("_", "-") in point.varied
     )

@@ -1,4 +1,4 @@
-"""The table of candidates as values: one row for each, with the knobs that tell them apart."""
+"""The table of candidates as values: one row for each, with the knobs that distinguish them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Candidates, best first; ``knobs`` names what their rows have between the mesh and the microbatches."""
+    """Candidates, best first; ``knobs`` names the columns between the mesh and the microbatches."""
 
     knobs: tuple[str, ...]
     rows: tuple[CandidateRow, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lcplan.strategy import Strategy
 
 NO_CONTEXT = "no context axis"
-"""Stands for the scheme where the mesh has no context axis, so that no scheme runs."""
+"""Shown as the scheme where the mesh has no context axis, so that no scheme runs."""
 
 
 def mesh_label(strategy: Strategy) -> str:

@@ -50,7 +50,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class PlanFiles:
-    """The plan file's name and text, and what each trainer gets of it."""
+    """The plan file's name and text, and the files that each trainer gets of it."""
 
     name: str
     text: str
@@ -117,8 +117,8 @@ def _facts(found: Explanation) -> tuple[Fact, ...]:
     timed = "timed" if shown.step_rung != "modelled" else "modelled"
     return (
         Fact("step", shown.step, timed),
-        Fact("tokens a second", shown.tokens_per_s, f"on {candidate.strategy.devices} devices"),
-        Fact("TFLOP/s a device", shown.tflop_per_s, f"MFU {candidate.estimate['mfu_ratio']:.0%}, causal FLOPs"),
+        Fact("tokens per second", shown.tokens_per_s, f"on {candidate.strategy.devices} devices"),
+        Fact("TFLOP/s per device", shown.tflop_per_s, f"MFU {candidate.estimate['mfu_ratio']:.0%}, causal FLOPs"),
         Fact("memory a device", format_bytes(need_bytes(candidate)), f"of {budget}; {shown.memory_rung}"),
         Fact("device-hours a billion tokens", f"{found.cost.device_hours:,.4g}", _money(found)),
         Fact("rests on measured rates", f"{found.measured_share:.0%}", "of the modelled step"),
@@ -158,7 +158,7 @@ def _filters(scatter: Chart) -> tuple[Filter, ...]:
     def names(field: str) -> tuple[tuple[str, str], ...]:
         return (("all", "all"), *((name, name) for name in sorted({value[field] for value in values})))
 
-    fitting = (("all", "everything"), ("yes", "only what fits"))
+    fitting = (("all", "everything"), ("yes", "only rows that fit"))
     return (
         Filter("scheme", "Scheme", names("scheme")),
         Filter("remat", "Remat", names("remat")),
@@ -173,17 +173,15 @@ def _plan(run: Run) -> PlanFiles | None:
 
 
 def _stale(run: Run) -> tuple[str, ...]:
-    """A note where today's laws would price the run otherwise: the cloud is of today, the candidates are of the run."""
+    """Note that today's cost models would price the run differently: the cloud is of today, the candidates are of the run."""
     winner = run.winner
     if winner is None or price(run.request, winner.strategy).estimate == winner.estimate:
         return ()
-    return (
-        "The laws have changed since this run: the faint dots are priced by this lcplan, the candidates by the one that ran.",
-    )
+    return ("The cost models have changed since this run: this lcplan priced the faint dots, an earlier one the candidates.",)
 
 
 def _sources(hardware: HardwareSpec) -> Figures:
-    """Where the hardware's figures come from."""
+    """List the sources of the hardware's figures."""
     device = hardware.device
     named = [
         ("peak", f"{device.peak_flop_per_s.value / 1e12:,.4g} TFLOP/s bf16", device.peak_flop_per_s),
@@ -193,6 +191,6 @@ def _sources(hardware: HardwareSpec) -> Figures:
     for link in (hardware.domain_link, hardware.network_link):
         if link is not None:
             figure = link.oneway_bytes_per_s
-            named.append((link.name, f"{figure.value / 1e9:,.4g} GB/s one way a device", figure))
+            named.append((link.name, f"{figure.value / 1e9:,.4g} GB/s one way per device", figure))
     rows = tuple((name, value, figure.kind, figure.source) for name, value, figure in named)
     return Figures(("figure", "value", "kind", "source"), rows)

@@ -89,8 +89,8 @@ def speed(candidate: Candidate) -> str:
     """Step time and rates in one sentence."""
     shown, estimate = Performance.of(candidate), candidate.estimate
     return (
-        f"step {shown.step}, {shown.tokens_per_s} tokens/s, {estimate['tflop_per_s_per_device']:.0f} TFLOP/s a device by "
-        f"the laws (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
+        f"step {shown.step}, {shown.tokens_per_s} tokens/s, {estimate['tflop_per_s_per_device']:.0f} TFLOP/s per device, "
+        f"modelled (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
     )
 
 
@@ -103,7 +103,7 @@ def memory(candidate: Candidate, request: SearchRequest) -> str:
 
 
 def over(candidate: Candidate, request: SearchRequest) -> str:
-    """By how much the candidate exceeds the budget; empty where it fits."""
+    """Return the excess over the budget in words; empty where the candidate fits."""
     more = need_bytes(candidate) - request.budget_bytes
     return f"{format_bytes(more)} over" if more > 0 else ""
 

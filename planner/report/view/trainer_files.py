@@ -13,7 +13,7 @@ from planner.trainers import trainer_names
 
 @dataclass(frozen=True)
 class TrainerFiles:
-    """What ``lcplan export`` would write for one trainer, or why that trainer cannot run the plan."""
+    """The files that ``lcplan export`` would write for one trainer, or why that trainer cannot run the plan."""
 
     name: str
     files: dict[str, str]

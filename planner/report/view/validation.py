@@ -55,12 +55,12 @@ def modelled(results: Sequence[TableResult]) -> str:
 
 
 def percent(value: float | None, *, sign: bool = False) -> str:
-    """A ratio as a percentage, ``-`` where there is none."""
+    """A ratio as a percentage, ``-`` without a value."""
     if value is None:
         return "-"
     return f"{value:+.1%}" if sign else f"{value:.1%}"
 
 
 def ratio(value: float | None) -> str:
-    """A ratio of two rows, ``-`` where there is none."""
+    """A ratio of two rows, ``-`` without a value."""
     return "-" if value is None else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""Tune: what a grid cannot cover, tried around the best meshes of a search, with Optuna, within a budget."""
+"""Tune: try knob values that a grid cannot cover around the best meshes of a search, with Optuna, within a budget."""
 
 from planner.run.tune.budget import Budget
 from planner.run.tune.run import tune

@@ -23,14 +23,14 @@ SMALLEST_TILES = {"blockwise": 64, "splash": 256}
 OF_BASE = frozenset({"backend", "sharding_mode"})
 """Knobs that stay as the base has them, whatever the filters let in."""
 Pick = Callable[[str, Sequence[Any]], Any]
-"""One of several values of a named knob: Optuna's suggestion, or what a given strategy has."""
+"""One of several values of a named knob: Optuna's suggestion, or the value of a given strategy."""
 
 
 @dataclass(frozen=True)
 class TuningSpace:
-    """What is tried: on the mesh of one of ``bases``, every knob within the request's filters.
+    """The space of trials: on the mesh of one of ``bases``, every knob within the request's filters.
 
-    ``jax`` decides which scheduler presets are real. Presets are in no law, so without ``measured`` they stay as they are.
+    ``jax`` decides which scheduler presets are real. No cost model covers presets: they vary only if ``measured``.
     """
 
     bases: tuple[Strategy, ...]
@@ -59,7 +59,7 @@ class TuningSpace:
         return Strategy.model_validate(made.model_dump())
 
     def parameters_of(self, strategy: Strategy) -> dict[str, Any] | None:
-        """What Optuna must suggest for ``suggest`` to give ``strategy``; None where the space does not hold it."""
+        """Return the suggestions from which ``suggest`` makes ``strategy``; None where the space does not hold it."""
         found: dict[str, Any] = {}
 
         def pick(name: str, values: Sequence[Any]) -> Any:
@@ -79,7 +79,7 @@ class TuningSpace:
         return knob.tuner or (base.knob(knob.name),)
 
     def schemes(self, base: Strategy) -> Sequence[Value]:
-        """Where no part of the context axis can exchange heads, a scheme of groups is another scheme's program."""
+        """Return the schemes to try; schemes of groups need a part of the context axis that can exchange heads."""
         return [name for name in STEP_KNOBS["scheme"].tuner if self.exchanges(base) or name not in GROUP_SCHEMES]
 
     def exchanges(self, base: Strategy) -> Sequence[Value]:
@@ -107,7 +107,7 @@ class TuningSpace:
         return [size for size in STEP_KNOBS["attention_block"].tuner if not size or (least and int(size) >= least)]
 
     def schedulers(self, base: Strategy) -> Sequence[Value]:
-        """Presets that are real under the jax at hand, where something is measured: no law reads them."""
+        """Presets that are real under the jax at hand, if trials are measured: no cost model reads them."""
         hardware = self.request.hardware
         real = [name for name in SCHEDULERS if scheduler_verdict(name, hardware, jax=self.jax) is True]
         return real if real and self.measured else (base.scheduler,)

@@ -1,4 +1,4 @@
-"""The tuning loop: ask Optuna, price, compile, time, tell. Everything measured goes through the bench, so nothing twice."""
+"""The tuning loop: ask Optuna, price, compile, time, report back. The bench makes each measurement once."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ from planner.workloads.pricing import price
 STUDY = "lcplan-tune"
 MESHES = 4
 WORTH_COMPILING = 1.15
-"""A trial whose modelled step is longer than this many times the best one's model is not compiled: the laws are not off by more
-between strategies of one mesh (docs/accuracy.md)."""
+"""A trial whose modelled step is longer than this many times the best one's is not compiled: between strategies of one mesh the
+cost models are not off by more (docs/accuracy.md)."""
 STALE = 100
-"""Suggestions in a row that were all tried before: the space has no more, or none that the sampler would look at."""
+"""Suggestions in a row that were all tried before: the space has no more, or no more that the sampler would pick."""
 Objectives = list[float] | None
-"""Step time [s], memory [bytes a device] and devices; None of a trial that ended before they counted."""
+"""Step time [s], memory [bytes per device] and devices; None for a trial that ended before they counted."""
 Watch = Callable[[TunedTrial], None]
 
 
 @dataclass(frozen=True)
 class _Study:
-    """Optuna's study with what this project tells it."""
+    """Optuna's study with this project's trials."""
 
     study: Any
 
     def tried(self) -> dict[Strategy, Objectives]:
-        """Strategies of finished trials, those of an interrupted run among them, with what Optuna was told."""
+        """Strategies of finished trials, including an interrupted run's, with the values that Optuna got."""
         trials = self.study.get_trials(deepcopy=False)
         known = (one for one in trials if one.state.is_finished() and "strategy" in one.user_attrs)
         return {Strategy.model_validate(of_stored(json.loads(one.user_attrs["strategy"]))): one.values for one in known}
 
     def enqueue(self, parameters: dict[str, Any] | None) -> None:
-        """Try these before what the sampler says, where the space holds them."""
+        """Try these before the sampler's suggestions, where the space holds them."""
         if parameters is not None:
             self.study.enqueue_trial(parameters, skip_if_exists=True)
 
     def ask(self) -> Any:
-        """The next trial. Heartbeats are for workers; a trial that died with its process is simply asked anew."""
+        """The next trial. Heartbeats are for workers; a trial that died with its process is simply asked again."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Heartbeat of storage")
             return self.study.ask()
 
     def tell(self, trial: Any, tried: TunedTrial) -> Objectives:
-        """The outcome as values, or as a pruned trial that teaches nothing of the objectives; the words beside it."""
+        """The outcome as values, or as a pruned trial that teaches nothing about the objectives, with the words for it."""
         trial.set_user_attr("history", tried.to_json())
         trial.set_user_attr("strategy", tried.strategy.model_dump_json())
         values = None
@@ -73,7 +73,7 @@ class _Study:
         return values
 
     def repeat(self, trial: Any, values: Objectives) -> None:
-        """Tell what a trial came to; one of a strategy that was tried before comes to the same."""
+        """Report a trial's outcome; a strategy that was tried before has the same outcome."""
         from optuna.trial import TrialState
 
         if values is None:
@@ -82,7 +82,7 @@ class _Study:
             self.study.tell(trial, values)
 
     def history(self) -> list[dict[str, Any]]:
-        """What was tried, in order, by this run and those before it; ``pareto``: on the front of the three objectives."""
+        """Return the trials in order, of this run and earlier ones; ``pareto``: on the front of the three objectives."""
         front = {trial.number for trial in self.study.best_trials}
         trials = self.study.get_trials(deepcopy=False)
         kept = (trial for trial in trials if "history" in trial.user_attrs)
@@ -105,8 +105,8 @@ def tune(
 ) -> Tuned:
     """Try knobs around the meshes of the best ``candidates`` until the budget is used up.
 
-    What the model ranks best is tried first. A trial is priced, then compiled where it is worth it, then timed where it fits
-    and ``stage`` says so. ``watch`` sees each trial that ends. What an earlier run kept is among the candidates again.
+    The best modelled strategy is tried first. A trial is priced, then compiled where it is worth it, then timed where it fits
+    and ``stage`` asks for it. ``watch`` sees each trial that ends. The result includes the candidates of earlier runs.
     """
     fitting = [one for one in rank(list(candidates), bench.request.objective) if one.best.fits]
     if not fitting:
@@ -129,7 +129,7 @@ def tune(
 
 
 def _name(bench: Bench, stage: Stage) -> str:
-    """One study for each request and stage, and what measures: a law's seconds and a clock's are not held together."""
+    """Name one study for each request, stage and measuring device: modelled and timed seconds are not mixed."""
     measures = [STEP.version, dict(bench.toolchain.versions)] if stage != "modelled" else []
     facts = [bench.request.identity, measures]
     return f"{STUDY}-{stage}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]}"
@@ -148,7 +148,7 @@ def _open(url: str, name: str) -> _Study:
 
 
 def _trials(study: _Study, space: TuningSpace, trying: _Trying, *, budget: Budget) -> Iterator[TunedTrial]:
-    """Until the budget is used up, or the sampler has nothing new to say."""
+    """Run until the budget is used up, or the sampler has nothing new to suggest."""
     begun, known, again = time.monotonic(), study.tried(), 0
     while again < STALE and not budget.over(trials=len(known), seconds=time.monotonic() - begun):
         trial = study.ask()
@@ -164,14 +164,14 @@ def _trials(study: _Study, space: TuningSpace, trying: _Trying, *, budget: Budge
 
 @dataclass(frozen=True)
 class _Trying:
-    """How far each trial goes; ``found`` has what was worth keeping."""
+    """Decide how far each trial goes; ``found`` holds the candidates worth keeping."""
 
     bench: Bench
     stage: Stage
     found: dict[Strategy, Candidate]
 
     def recall(self, tried: Mapping[Strategy, Objectives]) -> None:
-        """Candidates again of what an earlier run kept; the bench has their measurements."""
+        """Restore the candidates that an earlier run kept; the bench has their measurements."""
         for strategy, values in tried.items():
             if values is not None and strategy not in self.found:
                 self.found[strategy] = self._measured(price(self.bench.request, strategy))
@@ -215,11 +215,11 @@ class _Trying:
 
     @property
     def _by(self) -> str:
-        """By what two are held against each other, where it is not the step."""
+        """Return the quantity that compares two candidates, where it is not the step."""
         return " in device-seconds" if self._by_device else ""
 
     def _cost(self, candidate: Candidate, step_s: float) -> float:
-        """What the objective makes small: seconds of a step, or of all of its devices together."""
+        """The quantity that the objective minimizes: seconds of a step, or of all of its devices together."""
         return step_s * (candidate.strategy.devices if self._by_device else 1)
 
     def _best(self) -> Candidate:

@@ -1,4 +1,4 @@
-"""TunedTrial: one thing that the tuner tried, how far it got, and what came of it."""
+"""TunedTrial: one trial of the tuner, how far it got, and its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TunedTrial:
         return f"{self.strategy.label} loss_chunk_tokens={self.strategy.loss_chunk_tokens}"
 
     def to_json(self) -> dict[str, Any]:
-        """For ``result.json``: the study's own history."""
+        """Return the row of ``result.json``: the study's own history."""
         step_s = self.candidate.best.step_s if self.candidate else None
         kept = {"number": self.number, "strategy": self.label, "rung": self.rung, "outcome": self.outcome}
         return kept | {"step_s": step_s, "says": self.says}

@@ -11,7 +11,9 @@ def test_one_mode_keeps_the_document_of_one_candidate(lcplan):
     document = lcplan(*LARGE, "--sharding-mode", "auto", "--format", "json").json
     assert document["candidate"]["strategy"]["sharding_mode"] == "auto"
     assert "candidates" not in document
-    assert "sharding_mode=auto: the estimate is that of the manual step; only a compile tells them apart" in document["notes"]
+    assert (
+        "sharding_mode=auto: the estimate is that of the manual step; only a compile shows the difference" in document["notes"]
+    )
 
 
 def test_several_stand_in_the_order_asked_and_are_priced_alike(lcplan):

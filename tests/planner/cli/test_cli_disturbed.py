@@ -36,7 +36,7 @@ def test_a_disk_that_is_full_when_the_plan_is_written(lcplan, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     answer = lcplan(*MODELLED, "--out", "run")
     assert answer.code == 3
-    assert answer.err.splitlines()[-1] == "lcplan: run: No space left on device; what was compiled is in the study"
+    assert answer.err.splitlines()[-1] == "lcplan: run: No space left on device; finished compiles are in the study"
     assert {file.name: file.read_bytes() for file in Path("run").iterdir()} == before  # no half file, nothing lost
 
 

@@ -133,7 +133,7 @@ def test_an_export_is_read_back_with_an_opinion(planned):
     assert answer.code == 0
     assert "context=16,tensor=2 ring-zigzag remat=full" in answer.out
     assert "run/maxtext/maxtext.yml as MaxText 0.2.5 runs it" in answer.out
-    assert "What lcplan would change" in answer.out
+    assert "Changes that lcplan recommends" in answer.out
 
 
 def test_the_opinion_as_a_document(planned):

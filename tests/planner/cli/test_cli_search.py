@@ -141,14 +141,14 @@ def test_nothing_fits_says_what_would(lcplan):
     ("asked", "says"),
     [
         (("--devices", "7"), ("Nothing to price: every strategy breaks a rule", "would fit: --devices 4 (fewer,")),
-        (("--devices", "16", "--mesh", "tensor=64"), ("no mesh of so many devices has the sizes that --mesh asks for",)),
+        (("--devices", "16", "--mesh", "tensor=64"), ("no mesh of this many devices has the sizes that --mesh asks for",)),
     ],
 )
 def test_where_the_rules_leave_nothing_it_says_so(lcplan, asked, says):
     answer = lcplan(*MODELLED, *asked)
     assert answer.code == 1
     assert all(text in answer.out for text in says)
-    assert "none of which fits" not in answer.out
+    assert "no candidate fits" not in answer.out
 
 
 def test_estimate_that_does_not_fit_is_an_answer(lcplan):

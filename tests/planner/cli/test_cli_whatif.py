@@ -172,9 +172,9 @@ def test_explain_and_report_of_a_run(lcplan):
         "Where the bytes go",
         "Where the seconds go",
         "exposed",
-        "What it rests on",
+        "Basis: ",
         "Why not another",
-        "What would change it",
+        "Changes that would alter the choice",
     ):
         assert words in answer.out
     document = lcplan("explain", "run", "2", "--format", "json").json

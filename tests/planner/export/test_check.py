@@ -52,9 +52,9 @@ def test_what_the_trainer_reads_otherwise_is_named(named_plans, tmp_path, monkey
     assert result.accepted
     assert not result.good
     assert result.mismatches == (
-        "global_batch: the plan says 16, the trainer 32",
-        "fsdp: the plan says 8, the trainer 4",
-        "tensor: the plan says 1, the trainer 2",
+        "global_batch: the plan has 16, the trainer 32",
+        "fsdp: the plan has 8, the trainer 4",
+        "tensor: the plan has 1, the trainer 2",
     )
     assert json.dumps(result.to_json())
 

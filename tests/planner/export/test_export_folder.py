@@ -54,7 +54,7 @@ def test_two_trainers_share_a_folder(tmp_path):
 
 def test_a_broken_manifest_is_bad_input(tmp_path):
     (tmp_path / MANIFEST).write_text("[]")
-    with pytest.raises(BadInputError, match="not a list of what lcplan wrote"):
+    with pytest.raises(BadInputError, match=r"is not lcplan.s list of written files"):
         write_export(tmp_path, FILES)
 
 

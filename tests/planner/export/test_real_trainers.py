@@ -126,8 +126,8 @@ def test_an_export_that_means_another_plan_is_noticed(named_plans, tmp_path, pyt
     result = checked(named_plans["8b-256k-gb200"], "maxtext", folder=tmp_path, python=python("maxtext"), change=change)
     assert result.accepted
     assert result.mismatches == (
-        "global_batch: the plan says 2, the trainer 4",
-        "microbatches: the plan says 2, the trainer 4",
+        "global_batch: the plan has 2, the trainer 4",
+        "microbatches: the plan has 2, the trainer 4",
     )
 
 

@@ -58,7 +58,7 @@ def test_the_page_has_every_part(run):
         "From the space to the survivors",
         "Collectives of the winner's step",
         "Why not another",
-        "What would change the answer",
+        "Changes that would alter the answer",
         "The plan",
     ):
         assert title in titles
@@ -123,7 +123,7 @@ def test_plots_are_pictures(run, tmp_path):
 
 @needs_extra
 def test_a_run_of_other_laws_is_told(run):
-    told = "The laws have changed since this run"
+    told = "The cost models have changed since this run"
     assert told not in Report.of(run).html()
     older = replace(run.winner, estimate=run.winner.estimate | {"step_s": run.winner.estimate["step_s"] * 0.99})
     assert told in Report.of(replace(run, candidates=(older, *run.candidates[1:]))).html()
