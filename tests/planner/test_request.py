@@ -4,7 +4,7 @@ from lcplan import catalog
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import SampleWorkload
 from lcplan.spec.workload import Workload
-from planner.request.request import default_global_batch, make_request
+from planner.request.request import SearchRequest, default_global_batch, make_request
 
 
 def test_too_many_devices(ask):
@@ -59,3 +59,10 @@ def test_one_folder_a_request(ask):
     assert ask().slug == ask().slug
     assert ask().slug != ask(batch=8).slug
     assert ask().slug.startswith("llama3-8b-256k-gb200-nvl72-")
+
+
+def test_the_jax_of_a_trainer_is_part_of_the_question_only_where_it_is_stated(ask):
+    plain, stated = ask(), ask().model_copy(update={"trainer": "maxtext", "trainer_jax": "0.10.1"})
+    assert "trainer_jax" not in plain.identity
+    assert stated.identity["trainer_jax"] == "0.10.1"
+    assert SearchRequest.model_validate(stated.identity) == stated

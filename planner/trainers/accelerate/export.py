@@ -1,4 +1,4 @@
-"""Accelerate: the YAML of ``accelerate launch``, and in its head what only the training script can say."""
+"""Accelerate: the YAML of ``accelerate launch``, and in its header the settings that only the training script can make."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(translation: Translation, _: Plan) -> Written:
 
 
 def script_notes(job: Job) -> list[str]:
-    """What the user's training script has to do for the plan to be what runs."""
+    """Steps that the user's training script must take to run the plan."""
     notes = [
         f"In your script: sequences of {job.workload.seq_len} tokens, {job.micro_sequences} a data-parallel rank and pass,",
         f"{job.strategy.microbatches} accumulation steps, fp32 parameters, attn_implementation sdpa.",

@@ -1,4 +1,4 @@
-"""Accelerate 1.15.0 with FSDP2 and ParallelismConfig, on Transformers models: what its YAML can say of a strategy.
+"""Accelerate 1.15.0 with FSDP2 and ParallelismConfig, on Transformers models: the strategies that its YAML can express.
 
 Read in the package (``parallelism_config.py``, ``accelerator.py``) and in torch's context parallelism that it calls.
 """
@@ -63,13 +63,13 @@ def _replicas_alone(_: Setting, table: StrategyTable) -> Mask:
 
 def _say_replicas_alone(_: Setting, strategy: Strategy) -> str:
     return (
-        f"Accelerate refuses dp_replicate={strategy.mesh.data} with dp_shard=1 beside tensor or context parallelism; "
+        f"Accelerate refuses dp_replicate={strategy.mesh.data} with dp_shard=1 next to tensor or context parallelism; "
         "use fsdp in place of data"
     )
 
 
 def _rotates(table: StrategyTable) -> Mask:
-    """Rows whose ranks attend by torch's context parallelism: those that do not see whole sequences."""
+    """Mark the rows whose ranks attend by torch's context parallelism, because they do not see whole sequences."""
     return table.scheme_has(lambda facts: not facts.sees_whole_sequences)
 
 
@@ -79,7 +79,7 @@ def _windows(setting: Setting, table: StrategyTable) -> Mask:
 
 def _say_windows(setting: Setting, strategy: Strategy) -> str:
     return (
-        f"context={strategy.mesh.context}: torch's context parallelism knows the causal mask alone, so the window of "
+        f"context={strategy.mesh.context}: torch's context parallelism has only the causal mask, so the window of "
         f"{setting.model.sliding_window} tokens of {setting.model.name} is dropped unsaid, and another model is trained; "
         "use context=1"
     )

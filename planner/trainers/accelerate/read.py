@@ -18,7 +18,7 @@ _ELSEWHERE = "give the file of `accelerate launch`, not a training script's own"
 
 
 def read(file: str, devices: int | None = None) -> Imported:
-    """What the YAML says.
+    """Read the YAML.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read(file: str, devices: int | None = None) -> Imported:
 
 
 def _program(way: Way, parallel: dict[str, Any], *, file: str) -> Program:
-    """The step that the laws price: torch's context parallelism runs in SDPA, whose kernel from Hopper on is cuDNN's.
+    """Return the priced step: torch's context parallelism runs in SDPA, whose kernel from Hopper on is cuDNN's.
 
     Source: pytorch.org/blog/pytorch2-5, "enabled by default for all users of SDPA on H100 or newer GPUs".
     """
@@ -74,7 +74,7 @@ def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any
     keys = [key for key in data if isinstance(key, str)]
     keys += [f"parallelism_config.{key}" for key in parallel] + [f"fsdp_config.{key}" for key in fsdp]
     if not any(key in known_keys("accelerate") for key in keys):
-        raise BadInputError(f"{file}: none of its keys is Accelerate's ({', '.join(keys[:5])}): {_ELSEWHERE}")
+        raise BadInputError(f"{file}: Accelerate knows no key of it ({', '.join(keys[:5])}): {_ELSEWHERE}")
     return keys
 
 
@@ -130,7 +130,7 @@ def _scheme(parallel: dict[str, Any], file: str) -> str:
         return "ulysses"
     backend = str(parallel.get(f"{_PARALLEL}cp_backend", "torch"))
     if backend != "torch":
-        raise BadInputError(f"{file}: {_PARALLEL}cp_backend {backend!r}: Accelerate has torch alone and drops others unseen")
+        raise BadInputError(f"{file}: {_PARALLEL}cp_backend {backend!r}: Accelerate has only torch and ignores others silently")
     rotation = str(parallel.get(f"{_PARALLEL}cp_comm_strategy", "allgather"))
     names = {theirs: ours for ours, theirs in ROTATION.items()}
     if rotation not in names:
@@ -139,7 +139,7 @@ def _scheme(parallel: dict[str, Any], file: str) -> str:
 
 
 def _notes(data: dict[str, Any]) -> tuple[str, ...]:
-    """Without mixed precision what the script loads is what is trained (huggingface.co/blog/deepspeed-to-fsdp-and-back)."""
+    """Without mixed precision the loaded dtype is trained (huggingface.co/blog/deepspeed-to-fsdp-and-back)."""
     precision = data.get("mixed_precision")
     if precision == "bf16":
         return ()

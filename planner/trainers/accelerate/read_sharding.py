@@ -1,4 +1,4 @@
-"""How Accelerate's YAML splits the state: FSDP of either version, DeepSpeed's ZeRO, or replicas alone (DDP)."""
+"""How Accelerate's YAML splits the state: FSDP of either version, DeepSpeed's ZeRO, or replicas only (DDP)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHILDREN = (
 
 @dataclass(frozen=True)
 class Way:
-    """What of the state lies where."""
+    """How the state is split, and where each part is kept."""
 
     kind: Kind
     sharding: str = "FULL_SHARD"
@@ -44,11 +44,11 @@ class Way:
 
     @property
     def sharded_by_mesh(self) -> bool:
-        """Whether parallelism_config's sizes say what is split: FSDP2's do."""
+        """Whether parallelism_config's sizes state the split: FSDP2's do."""
         return self.kind == "fsdp"
 
     def copies(self, ranks: int) -> int:
-        """Replicas of the state among so many data-parallel ranks, where no mesh says it."""
+        """Count the replicas of the state among the data-parallel ranks, where no mesh states them."""
         if self.kind == "ddp" or self.sharding == "NO_SHARD" or (self.zero is not None and self.zero.stage == 0):
             return ranks
         return self.machines if self.sharding.startswith("HYBRID") else 1
@@ -60,7 +60,7 @@ class Way:
 
     @property
     def program(self) -> Program:
-        """The step that the laws price."""
+        """Return the priced step."""
         plain = TRANSFORMERS.model_copy(update={"loss": "chunked"})
         return plain if self.zero is None else self.zero.program
 
@@ -73,7 +73,7 @@ class Way:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was read otherwise than it stands."""
+        """List the settings that were read differently from the file."""
         if self.zero is not None:
             return self.zero.notes
         kept = "gathered weights stay from the forward to the backward pass; lcplan prices gathering them again"
@@ -81,7 +81,7 @@ class Way:
         return (*found, CHILDREN) if self.kind == "fsdp" and self.checkpoints else found
 
     def differences(self, job: Job) -> list[Difference]:
-        """What lies elsewhere than the laws have it."""
+        """List the parts of the state whose place differs from the cost model's."""
         if self.zero is not None:
             return self.zero.differences(job)
         if not self.offloads:
@@ -90,10 +90,10 @@ class Way:
         return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="fsdp_offload_params")
 
     def refusals(self, job: Job, *, ulysses: bool) -> list[str]:
-        """What Accelerate takes beside this way alone."""
+        """List the settings that Accelerate accepts only with another kind of split."""
         context, found = job.strategy.mesh.context, [] if self.zero is None else self.zero.refusals(job)
         if context > 1 and ulysses and self.kind != "deepspeed":
-            found.append(f"sp_size={context} runs under distributed_type DEEPSPEED alone; use that, or cp_size with FSDP2")
+            found.append(f"sp_size={context} runs only under distributed_type DEEPSPEED; use that, or cp_size with FSDP2")
         if context > 1 and not ulysses and self.kind != "fsdp":
             name = {"fsdp1": "FSDP version 1", "deepspeed": "DeepSpeed", "ddp": "replicas alone"}[self.kind]
             found.append(
@@ -103,7 +103,7 @@ class Way:
 
 
 def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Way:
-    """The way that a YAML says; FSDP2 where it says nothing.
+    """Return the kind of split that a YAML states; FSDP2 by default.
 
     Raises
     ------

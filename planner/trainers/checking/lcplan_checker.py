@@ -2,7 +2,7 @@
 
 Standard library only. This file is run by path with a checker's path as its first argument, so that the checker imports it as
 a neighbour and no other module of lcplan is on the path. Several requests share one import
-of the trainer: each is looked at in a fork, with its own environment, so that none sees what another left behind.
+of the trainer: each is looked at in a fork, with its own environment, so that they do not affect each other.
 
 ``--keys`` in place of the requests prints the keys that the installed version knows, which become the ``keys.txt`` of a
 trainer whose file lcplan reads: ``PYTHON lcplan_checker.py ../maxtext/check.py --keys > ../maxtext/keys.txt``.

@@ -1,1 +1,1 @@
-"""What the trainers share: interface, rules, translation, file formats."""
+"""Shared parts of the trainers: interface, rules, translation, file formats."""

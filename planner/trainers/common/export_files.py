@@ -1,4 +1,4 @@
-"""What an exporter gives back: files, the command that runs them, its environment."""
+"""The result of an exporter: files, the command that runs them, its environment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Launch:
 
     @property
     def where(self) -> str:
-        """Where the command is run, as a person reads it."""
+        """Place to run the command, in words."""
         return f"once for the {self.per} (sbatch {LAUNCH_FILE} in this folder)" if self.slurm else f"on every {self.per}"
 
 

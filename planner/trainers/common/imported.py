@@ -1,4 +1,4 @@
-"""Imported: what a trainer's configuration says, as the values of ``lcplan estimate``'s own options."""
+"""Imported: a trainer's configuration as the values of ``lcplan estimate``'s own options."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def nothing_refused(_: Job) -> list[str]:
 
 @dataclass(frozen=True)
 class Imported:
-    """A configuration in lcplan's words. What it does not say is absent from ``options``: at most a default, never guessed."""
+    """A configuration in lcplan's words. A value that it does not state is absent from ``options``, and never guessed."""
 
     trainer: str
     file: str
     options: Mapping[str, Any]
     """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
     defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    """Of options that the file does not say: the trainer's own value, and the key and value that it has it from."""
+    """Defaults of the trainer for options that the file does not state, each with its key and value in words."""
     axis_order: tuple[AxisName, ...] | None = None
     unknown: tuple[str, ...] = ()
     """Keys that this version of the trainer does not know."""
     notes: tuple[str, ...] = ()
-    """What lcplan read otherwise than it stands, or not at all."""
+    """Settings that lcplan read differently from the file, or did not read."""
     more: Callable[[Job], list[Difference]] = field(default=nothing_more)
-    """Differences between the run and the laws that follow from this file alone."""
+    """Differences between the run and the cost model that follow from this file."""
     refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
     program: Program = STEP
-    """Whose step the laws price; the step of docs/step.md for a trainer in JAX."""
+    """The priced step; the step of docs/step.md for a trainer in JAX."""
     waives: tuple[str, ...] = ()
     """Rules of the trainer that do not hold for this way of running it."""
     whole_weights: bool = False
@@ -59,7 +59,7 @@ class Reader(Protocol):
     """Reads a file."""
 
     def __call__(self, file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
-        """The file, for a job of so many devices where that is known; ``slices`` goes to formats alone that count them."""
+        """Read the file for a job of ``devices``, if known; only formats that count slices take ``slices``."""
 
 
 def mesh_text(sizes: Mapping[str, int]) -> str:
@@ -69,17 +69,17 @@ def mesh_text(sizes: Mapping[str, int]) -> str:
 
 
 def with_experts(sizes: dict[str, int], experts: int, *, key: str, file: str) -> dict[str, int]:
-    """The mesh of a trainer that lays experts over ranks of its data-parallel axis, in lcplan's words an axis beside it.
+    """Return the mesh of a trainer that puts experts on ranks of its data-parallel axis, as lcplan's separate axis.
 
     Raises
     ------
     BadInputError
-        The ranks that shard the state are no multiple of those that share experts.
+        The number of ranks that shard the state is not a multiple of the expert ranks.
     """
     if sizes["fsdp"] % experts:
         raise BadInputError(
             f"{file}: {key}={experts} does not divide the {sizes['fsdp']} ranks that have a batch and shard the state; lcplan "
-            "lays experts over these alone"
+            "puts experts only on these"
         )
     return sizes | {"fsdp": sizes["fsdp"] // experts, "expert": experts}
 
@@ -90,7 +90,7 @@ def whole(value: Any, key: str, *, file: str) -> int:
     Raises
     ------
     BadInputError
-        It is none.
+        The value is not such a number.
     """
     if not _is_number(value) or value != int(value) or not 1 <= value <= MOST:
         raise BadInputError(f"{file}: {key}: {value!r:.60} is not a whole number above zero")
@@ -103,7 +103,7 @@ def number(value: Any, key: str, *, file: str) -> float:
     Raises
     ------
     BadInputError
-        It is none.
+        The value is not such a number.
     """
     if not _is_number(value):
         raise BadInputError(f"{file}: {key}: {value!r:.60} is not a number, or beyond any that a configuration means")

@@ -1,4 +1,4 @@
-"""Knobs as trainers have them: what several trainers share of the values that they run."""
+"""Knobs of trainers: the values that several trainers run."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def known_keys(trainer: str) -> frozenset[str]:
 
 
 def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """Those of ``keys`` that the trainer does not know, each with the nearest that it does."""
+    """List the ``keys`` that the trainer does not know, each with the nearest known one."""
     known = known_keys(trainer)
     strange = (key for key in keys if key not in known)
     return tuple(f"{key}{_near(key, known)}" for key in strange)

@@ -1,4 +1,4 @@
-"""State that a trainer keeps in the host's memory: what that frees on a device, and what it takes of the host."""
+"""State that a trainer keeps in the host's memory: the memory that this frees on a device and takes on the host."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from lcplan.formats.units import format_bytes
 from planner.trainers import Difference, Job
 
 STATE_BYTES = 16.0
-"""Of one parameter: fp32 weights, gradients and two moments, or bf16 weights and gradients with fp32 masters and moments."""
+"""Bytes per parameter: fp32 weights, gradients and two moments, or bf16 weights and gradients with fp32 masters and moments."""
 OPTIMIZER_BYTES = 12.0
-"""Of one parameter: fp32 masters and two moments."""
+"""Bytes per parameter: fp32 masters and two moments."""
 
 
 def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: str, where: str = "cpu") -> list[Difference]:
@@ -17,7 +17,7 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: s
     Parameters
     ----------
     job
-        What is trained, and where.
+        The trained model, workload and hardware.
     bytes_per_parameter
         That leave the device.
     shards
@@ -41,7 +41,7 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: s
             name="offload",
             plan="the state on the device",
             trainer=f"{what}: part of it on {'NVMe' if where == 'nvme' else 'the host'}",
-            why=f"{host}{room}; the step waits for it, which no law here prices",
+            why=f"{host}{room}; the step waits for it, which the cost model does not price",
             extra_bytes=-round(moved),
         )
     ]

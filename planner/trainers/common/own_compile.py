@@ -20,7 +20,7 @@ class OwnCompiler:
     target: Callable[[Job], str]
     """The trainer's name of the hardware."""
     words: Callable[[Job], tuple[str, ...]]
-    """What follows the Python on the command line."""
+    """Arguments after the Python on the command line."""
     environment: Mapping[str, str]
     read_memory: Callable[[str], Mapping[str, int] | None]
     """``argument``, ``output``, ``temp`` and ``alias`` [bytes] a device from the command's output; None: it printed none."""
@@ -44,6 +44,6 @@ class OwnMemory:
         return self.argument_bytes + self.output_bytes + self.temp_bytes - self.alias_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """As scripts read it."""
+        """Return the JSON document."""
         fields = ("topology", "argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "total_bytes", "seconds")
         return {name: getattr(self, name) for name in fields}

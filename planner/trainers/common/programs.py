@@ -1,4 +1,4 @@
-"""Whose step a PyTorch trainer runs, for the laws: what autograd keeps, how the state is split, what the loss holds."""
+"""Steps of PyTorch trainers for the cost model: tensors that autograd keeps, the split of the state, the loss's memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 
 TRANSFORMERS = PROGRAMS["transformers"].model_copy(update={"kept_logit_bytes": 2.0, "sequence_parallel": False})
-"""A model of Hugging Face's Transformers: it returns the bf16 logits beside the loss, which casts them itself (github
+"""A model of Hugging Face's Transformers: it returns the bf16 logits with the loss, which casts them itself (github
 huggingface/transformers, loss/loss_utils.py; until 4.47 the fp32 copy was returned), and its norms are written out in fp32
 (models/llama/modeling_llama.py); activations are whole between layers."""
 
@@ -19,10 +19,10 @@ TORCHTITAN = PROGRAMS["torch-eager"].model_copy(update={"loss": "chunked"})
 
 
 def priced_as(program: Program, *, hardware: HardwareSpec, model: ModelSpec) -> Program:
-    """The step that the laws price for a trainer: its own where they have all of it, else that of docs/step.md.
+    """Return the priced step of a trainer: its own where the cost model covers it, else that of docs/step.md.
 
-    PyTorch's memory has a law for dense models on GPUs; of a mixture of experts and of latent attention the step of
-    docs/step.md is priced, and what the trainer holds beyond it is counted by hand.
+    PyTorch's memory is modelled for dense models on GPUs. For a mixture of experts and for latent attention the step of
+    docs/step.md is priced, and the trainer's further memory is counted by hand.
     """
     covered = hardware.kind == "gpu" and model.experts is None and model.latent is None
     return program if covered else STEP

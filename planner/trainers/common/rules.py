@@ -84,12 +84,12 @@ def ulysses_kv_rule(trainer: str) -> Rule:
 
 
 def bf16_copy(job: Job, why: str) -> list[Difference]:
-    """A bf16 copy of a device's parameters beside the fp32 masters."""
+    """A bf16 copy of a device's parameters in addition to the fp32 masters."""
     copy = round(2 * job.state_elements)
     return [
         Difference(
             name="parameters",
-            plan="fp32 masters alone, cast as they are gathered",
+            plan="only fp32 masters, cast as they are gathered",
             trainer="fp32 masters and a bf16 shard",
             why=why,
             extra_bytes=copy,
@@ -115,7 +115,7 @@ def whole_stream(job: Job, why: str) -> list[Difference]:
 
 
 def keeps_more(job: Job, trainer: str) -> list[Difference]:
-    """Without rematerialisation a trainer also keeps what lcplan's ``none`` recomputes: two norms and the gated product."""
+    """Without rematerialisation a trainer also keeps tensors that ``save-all`` recomputes: two norms and the gated product."""
     if job.strategy.remat != "save-all":
         return []
     tensor, model = job.strategy.mesh.tensor, job.model

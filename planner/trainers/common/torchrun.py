@@ -1,4 +1,4 @@
-"""How torch trainers are launched: one torchrun a host, one process a device."""
+"""How torch trainers are launched: one torchrun per host, one process per device."""
 
 from __future__ import annotations
 

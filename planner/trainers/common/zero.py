@@ -1,4 +1,4 @@
-"""ZeRO as DeepSpeed has it: what each stage splits, what lies in the host's memory, and what it does not go with."""
+"""DeepSpeed's ZeRO: the state that each stage splits, the state in the host's memory, and invalid combinations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.trainers.common.programs import TRANSFORMERS
 
 STAGES = {0: "nothing", 1: "the optimizer's state", 2: "the optimizer's state and gradients", 3: "everything"}
 BUCKET_ELEMENTS = 5e8
-"""Of each kind of bucket where the file does not say (deepspeed.ai/docs/config-json, ``reduce_bucket_size``)."""
+"""Default size of each kind of bucket (deepspeed.ai/docs/config-json, ``reduce_bucket_size``)."""
 MOST_BUCKET_BYTES = 1e12
 """Above any device's memory."""
 OVERLAP = 4.5
@@ -22,7 +22,7 @@ OVERLAP = 4.5
 
 
 def stage_of(value: Any, name: str, *, file: str) -> int:
-    """A stage, as the key ``name`` says it.
+    """Read a stage from the key ``name``.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def stage_of(value: Any, name: str, *, file: str) -> int:
 
 @dataclass(frozen=True)
 class Zero:
-    """One ``zero_optimization`` section, wherever it stands."""
+    """One ``zero_optimization`` section of any file."""
 
     stage: int
     section: Mapping[str, Any]
@@ -51,12 +51,12 @@ class Zero:
 
     @property
     def waives(self) -> tuple[str, ...]:
-        """Rules that hold for stage 3 alone."""
+        """Rules of stage 3 only."""
         return ("deepspeed-tensor-zero",) if self.stage < 3 else ()
 
     @property
     def program(self) -> Program:
-        """The step that the laws price: a Transformers model under ZeRO."""
+        """Return the priced step: a Transformers model under ZeRO."""
         changes: dict[str, Any] = {"loss": "chunked", "bucket_bytes": self._bucket_bytes if self.stage else 0.0}
         if self.whole_weights:
             changes |= {"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True}
@@ -65,7 +65,7 @@ class Zero:
 
     @property
     def _bucket_bytes(self) -> float:
-        """Buckets of bf16: of gradients, and below stage 3, which gathers a layer at a time, of weights."""
+        """Return the bf16 buckets: gradients, and below stage 3, which gathers one layer at a time, weights."""
         names = ("reduce_bucket_size", *("allgather_bucket_size",) * (self.stage < 3))
         sizes = [self.section.get(name, BUCKET_ELEMENTS) for name in names]
         elements = sum(float(size) for size in sizes if isinstance(size, int | float))  # auto is of a layer's size
@@ -74,13 +74,13 @@ class Zero:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader should know of the stage."""
+        """Return notes about the stage."""
         if self.whole_weights:
-            return (f"ZeRO-{self.stage} splits {STAGES[self.stage]}: parameters lie whole in bf16 on every rank",)
+            return (f"ZeRO-{self.stage} splits {STAGES[self.stage]}: parameters are whole in bf16 on every rank",)
         return ("ZeRO-0 splits nothing: every rank holds all of the state",) if self.stage == 0 else ()
 
     def differences(self, job: Job) -> list[Difference]:
-        """What lies whole or in the host's memory, of a job that the laws price as ZeRO-3 on the device."""
+        """List the state that is whole or in the host's memory, for a job priced as ZeRO-3 on the device."""
         return [*self._whole(job), *self._secondary(job), *self._offload(job)]
 
     def _secondary(self, job: Job) -> list[Difference]:
@@ -109,7 +109,7 @@ class Zero:
                 name="sharding",
                 plan="parameters, gradients and optimizer over fsdp x context",
                 trainer=f"ZeRO-{self.stage}: {STAGES[self.stage]}",
-                why="parameters lie whole in bf16 on every rank",
+                why="parameters are whole in bf16 on every rank",
                 extra_bytes=round((per_element * shards - sharded) * job.state_elements),
             )
         ]
@@ -129,7 +129,7 @@ class Zero:
         return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, what=what, where=where)
 
     def refusals(self, job: Job) -> list[str]:
-        """What of DeepSpeed does not go together."""
+        """List invalid combinations of DeepSpeed's settings."""
         found = []
         if self.stage == 0 and job.strategy.mesh.context > 1:
             found.append(
@@ -137,5 +137,5 @@ class Zero:
                 "(deepspeedai/DeepSpeed#7833); use stage 1, 2 or 3"
             )
         if self.stage < 3 and self.offloaded.get("offload_param", "none") != "none":
-            found.append(f"offload_param is for ZeRO-3 alone, and the stage is {self.stage}; use stage 3, or leave it out")
+            found.append(f"offload_param is for ZeRO-3 only, and the stage is {self.stage}; use stage 3, or leave it out")
         return found

@@ -12,7 +12,7 @@ from lcplan_checker import answer
 
 
 class Ranks:
-    """Stands for the ranks' groups: what DeepSpeedConfig asks of a model-parallel unit."""
+    """Stand-in for the ranks' groups, with the methods that DeepSpeedConfig calls on a model-parallel unit."""
 
     def __init__(self, data: int, sequence: int) -> None:
         self.data, self.sequence = data, sequence

@@ -1,4 +1,4 @@
-"""DeepSpeed: its JSON, and a short module for what only Python can say (sequence length, attention, checkpointing)."""
+"""DeepSpeed: its JSON, and a short module for settings that need Python (sequence length, attention, checkpointing)."""
 
 from __future__ import annotations
 

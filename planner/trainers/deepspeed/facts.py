@@ -1,4 +1,4 @@
-"""DeepSpeed 0.19.8, ZeRO-3 with Ulysses, on Transformers models: what its JSON and its registration call can say.
+"""DeepSpeed 0.19.8, ZeRO-3 with Ulysses, on Transformers models: strategies of its JSON and its registration call.
 
 Read in the package (``runtime/config.py``, ``runtime/engine.py``, ``runtime/sequence_parallel``).
 """
@@ -55,7 +55,7 @@ def _tensor_and_zero_three(_: Setting, table: StrategyTable) -> Mask:
 
 def _say_tensor_and_zero_three(_: Setting, strategy: Strategy) -> str:
     return (
-        f"{strategy.mesh.label}: DeepSpeed trains AutoTP with ZeRO 0, 1 and 2 only, and refuses ZeRO-3 beside it as it builds "
+        f"{strategy.mesh.label}: DeepSpeed trains AutoTP with ZeRO 0, 1 and 2 only, and refuses ZeRO-3 with it as it builds "
         "its engine (deepspeedai/DeepSpeed#8167); use tensor=1, or another trainer for tensor parallelism"
     )
 

@@ -14,7 +14,7 @@ OFFLOADS = ("offload_optimizer", "offload_param")
 
 
 def read(file: str, devices: int | None = None) -> Imported:
-    """What the JSON says.
+    """Read the JSON.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):
-        raise BadInputError(f"{file}: none of its keys is DeepSpeed's ({', '.join(map(str, keys[:5]))})")
+        raise BadInputError(f"{file}: DeepSpeed knows no key of it ({', '.join(map(str, keys[:5]))})")
     sharding = _zero(zero, file=file)
     stage = sharding.stage
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
@@ -66,7 +66,7 @@ def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:
 
 
 def _batch(data: dict[str, Any], file: str) -> dict[str, int]:
-    """The three batch numbers that the file says; ``auto`` says nothing."""
+    """Return the three batch numbers that the file states; ``auto`` states no number."""
     names = {"train_batch_size": "train", "train_micro_batch_size_per_gpu": "micro", "gradient_accumulation_steps": "steps"}
     return {ours: whole(data[key], key, file=file) for key, ours in names.items() if data.get(key, "auto") != "auto"}
 
@@ -78,7 +78,7 @@ def _ranks(batch: dict[str, int], *, devices: int | None, others: int, file: str
             raise BadInputError(f"{file}: sequence_parallel_size x autotp_size = {others} does not divide --devices {devices}")
         return devices // others
     if len(batch) < 3:
-        raise BadInputError(f"{file}: its batch numbers do not say how many devices there are; give --devices")
+        raise BadInputError(f"{file}: its batch numbers do not give the number of devices; give --devices")
     ranks, rest = divmod(batch["train"], batch["micro"] * batch["steps"])
     if rest or not ranks:
         raise BadInputError(f"{file}: train_batch_size {batch['train']} is no multiple of {batch['micro']} x {batch['steps']}")
@@ -105,7 +105,7 @@ def _zero(zero: dict[str, Any], *, file: str) -> Zero:
 
 
 def _device(zero: dict[str, Any], name: str) -> str:
-    """Where a part of the state lies: ``none``, ``cpu`` or ``nvme``."""
+    """Return the place of a part of the state: ``none``, ``cpu`` or ``nvme``."""
     section = zero.get(name)
     return str(section.get("device", "none")) if isinstance(section, dict) else "none"
 

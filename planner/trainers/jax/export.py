@@ -1,6 +1,6 @@
 """The target ``jax``: a small module with the plan's mesh, shardings, remat policy and flags, and lcplan's step as example.
 
-The module is written as text: nothing here imports jax. A test holds its shardings against the step's own.
+The module is written as text: nothing here imports jax. A test compares its shardings with the step's own.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _SHARED = '''def remat(layer, offloads):
 
 
 def export(translation: Translation, plan: Plan) -> Written:
-    """The module, the plan beside it, and the launch line."""
+    """Return the module, the plan next to it, and the launch line."""
     job = translation.job
     environment = jax_environment(translation, plan)
     if job.hardware.kind == "cpu":
@@ -176,7 +176,7 @@ def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
     """PartitionSpec and dims of every split parameter, as source text; L is the dim of layers that are
     scanned together (docs/step.md, layers of several kinds).
 
-    Vectors that are not named lie whole on every device.
+    Vectors that are not named are whole on every device.
     """
     state, model = '("fsdp", "context", "expert")', job.model
     key_value = f'P(None, {state}, None, "tensor")'

@@ -17,7 +17,7 @@ FILE = "train_step.py"
 
 
 def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
-    """Everything as it is, but for a backend that this jax lacks."""
+    """Run every value unchanged, except a backend that this jax lacks."""
     missing = tuple(name for name in GPU_BACKENDS if backend_verdict(name, jax) is not True)
     return {
         "scheme": Knob(as_is(*SCHEMES)),

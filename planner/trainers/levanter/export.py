@@ -14,7 +14,7 @@ from planner.trainers.common.jax_environment import jax_environment
 from planner.trainers.levanter.facts import FILE, MODEL_TYPES
 
 AXES = {"data": "copies", "fsdp": "shards", "context": "context", "tensor": "tensor"}
-"""Levanter's names of lcplan's axes. Its own data, replica and model come first in its mesh whatever the file says, so that
+"""Levanter's names of lcplan's axes. Its own data, replica and model always come first in its mesh, so that
 only new names can be put in order."""
 
 

@@ -19,7 +19,7 @@ _BASE = re.compile(r"\S*?([\w.-]+\.ya?ml)$")
 
 
 def said(file: Path) -> tuple[dict[str, Any], list[str]]:
-    """Keys and values that a file sets, and what to know of them.
+    """Return the keys and values that a file sets, and notes on them.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def said(file: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
-    """The words of a script or a command line. What the shell would fill in is not known here."""
+    """The words of a script or a command line. Values that the shell would fill in are unknown here."""
     try:
         words = shlex.split(_CONTINUED.sub("", text), comments=True)
     except ValueError as error:
@@ -66,7 +66,7 @@ def _command(text: str, file: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _merged(file: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The file over those that its ``base_config`` names, as far as they lie beside it; ``above`` are those that named it."""
+    """Return the file merged over its ``base_config`` files in the same folder; ``above`` are the files that named it."""
     data = read_yaml(file)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInputError(f"{file}: not a MaxText configuration; {_FORMS}")
@@ -75,7 +75,7 @@ def _merged(file: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], l
         return data, []
     beside = file.parent / str(base)
     if not beside.is_file():
-        return data, [f"base_config {base} is not beside {file}: its keys were not read"]
+        return data, [f"base_config {base} is not in the folder of {file}: its keys were not read"]
     if beside.resolve() in chain:
         raise BadInputError(f"{file}: base_config {base} leads round to a file that leads here; leave it out")
     under, notes = _merged(beside, chain)

@@ -1,4 +1,4 @@
-"""What MaxText's attention kernels refuse, or run wrongly, by keys that lcplan has no knob for.
+"""Keys without a knob in lcplan that MaxText's attention kernels refuse or run wrongly.
 
 Read in 0.2.5: ``configs/types.py``, ``layers/attention_op.py`` (``cudnn_flash_attention``, ``apply_attention``).
 """
@@ -11,7 +11,7 @@ from typing import Any
 from planner.trainers import Job
 
 _SPLASH = {"attention": "flash", "use_tokamax_splash": True, "use_jax_splash": False}
-"""Whose kernels carry a ring or an all-to-all on TPU."""
+"""Attention types whose kernels carry a ring or an all-to-all on TPU."""
 _NOT_OVER_CONTEXT = {
     "use_ragged_attention": "ragged attention",
     "use_chunked_prefill": "chunked prefill",
@@ -34,12 +34,12 @@ def has_sinks(values: Mapping[str, Any], job: Job) -> bool:
 
 
 def has_windows(job: Job) -> bool:
-    """Whether MaxText gives some layers a window: its mistral block has none, whatever the model's own file says."""
+    """Whether MaxText gives some layers a window: its mistral block has no window, whatever the model's own file states."""
     return job.model.sliding_window is not None and job.model.family != "mistral"
 
 
 def on_tpu(values: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """Of a ring or an all-to-all on TPU; an all-gather of keys runs with every kernel."""
+    """List problems of a ring or an all-to-all on TPU; an all-gather of keys runs with every kernel."""
     strategy = strategy_of(values)
     if values["use_tokamax_splash"] and values["use_jax_splash"]:
         yield "use_tokamax_splash and use_jax_splash are both true, and at most one may be; set use_jax_splash: false"
@@ -73,10 +73,10 @@ def _unsupported(values: Mapping[str, Any], job: Job, *, strategy: str) -> Itera
 
 
 def on_gpu(values: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """Of sinks and of a context axis on GPU."""
+    """List problems of sinks and of a context axis on GPU."""
     attention, sinks = values["attention"], has_sinks(values, job)
     if sinks and attention in _WHOLE_SEQUENCES:
-        yield f"attention sinks on GPU run with cudnn_flash_te or dot_product alone, not with attention: {attention}"
+        yield f"attention sinks on GPU run only with cudnn_flash_te or dot_product, not with attention: {attention}"
     if job.strategy.mesh.context == 1:
         return
     if attention in _WHOLE_SEQUENCES:

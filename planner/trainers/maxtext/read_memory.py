@@ -1,4 +1,4 @@
-"""What a MaxText run takes on a device beyond the laws, or below them, by keys that lcplan has no knob for."""
+"""Memory of a MaxText run beyond or below the cost model, by keys that lcplan has no knob for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Beyond:
     tensors: Kept
 
     def __call__(self, job: Job) -> list[Difference]:
-        """Of the job as the file describes it."""
+        """List the differences of the job that the file describes."""
         exact = self.tensors.priced == (job.strategy.remat, True)
         program, own = (STEP, job) if exact else (own_program(self.tensors), job.with_strategy(remat="full"))
         priced, kept = (priced_bytes(*way) for way in ((job, STEP), (own, program)))
@@ -94,7 +94,7 @@ class Beyond:
                 name="state",
                 plan="12 bytes a parameter: fp32 weights and moments",
                 trainer=f"{parameters + moments:g} bytes a parameter on the device",
-                why="weight_dtype, mu_dtype, opt_type and what is offloaded to the host; gradients are in the weights' dtype",
+                why="weight_dtype, mu_dtype, opt_type and the state offloaded to the host; gradients are in the weights' dtype",
                 extra_bytes=round(extra * job.state_elements),
             )
         ]
@@ -103,9 +103,9 @@ class Beyond:
 def _with_logits(job: Job, tile: int, *, program: Program) -> int:
     """Memory of the job with the logits of ``tile`` tokens at once [bytes per device].
 
-    On TPU MaxText never holds the cotangent of its logits, which the laws count where there is one chunk: Gemma 2's and Llama
-    3.1's Trillium scripts (configs/tpu/v6e; AI-Hypercomputer/tpu-recipes) run 24576 tokens a device in one tile, whose fp32
-    logits alone are 25 and 13 of 33 GB. Its train_compile for v6e-8 (0.2.5, Llama 3.1 8B cut to one layer) takes 7.24 GB of
+    On TPU MaxText never holds the cotangent of its logits, which the cost model counts for one chunk: Gemma 2's and Llama
+    3.1's Trillium scripts (configs/tpu/v6e; AI-Hypercomputer/tpu-recipes) run 24576 tokens per device in one tile, whose fp32
+    logits already are 25 and 13 of 33 GB. Its train_compile for v6e-8 (0.2.5, Llama 3.1 8B cut to one layer) takes 7.24 GB of
     temporaries with one sequence of 8192 tokens and 17.88 with three: 5.1 bytes a logit, all streams among them.
     """
     total = priced_bytes(job.with_strategy(loss_chunk_tokens=tile), program)

@@ -37,12 +37,12 @@ class Target:
 def target_of(values: Mapping[str, Any], *, file: str, devices: int | None, slices: int = 1) -> Target:
     """How many devices the configuration is for: by its topology, by ``--devices``, or by its own mesh.
 
-    ``slices`` are those of the hardware at hand; they count where neither the file nor its dcn axes say how many.
+    ``slices`` is the hardware's number; it counts where neither the file nor its dcn axes state one.
 
     Raises
     ------
     BadInputError
-        Nothing says it and an axis is -1, or the mesh does not multiply to the devices that are given.
+        The number of devices is unknown and an axis is -1, or the mesh does not multiply to the devices that are given.
     """
     slices = _slices(values, file=file, found=slices)
     topology = str(values.get("compile_topology") or "")
@@ -118,7 +118,7 @@ def _part(values: Mapping[str, Any], part: str, *, file: str) -> dict[str, int]:
 
 
 def _filled(sizes: dict[str, int], total: int, *, what: str, file: str) -> dict[str, int]:
-    """Put what is left into the axis that is -1."""
+    """Fill the axis that is -1 with the remaining devices."""
     unset = [axis for axis, size in sizes.items() if size == -1]
     known = prod(size for size in sizes.values() if size != -1)
     if len(unset) > 1:

@@ -1,4 +1,4 @@
-"""What MaxText refuses when it starts, by keys that lcplan has no knob for.
+"""Keys without a knob in lcplan that MaxText refuses when it starts.
 
 Read in 0.2.5: ``configs/types.py``, ``utils/train_utils.py``, ``utils/max_utils.py`` (``reorder_sequence``).
 """
@@ -90,7 +90,7 @@ def _balance(values: Mapping[str, Any], job: Job) -> Iterator[str]:
     if strategy in (None, "ulysses") or not values["context_parallel_load_balance"]:
         return
     if order == "striped" and not gpu:
-        yield "context_parallel_reorder_strategy: striped is Transformer Engine's, on GPU alone; use auto"
+        yield "context_parallel_reorder_strategy: striped is Transformer Engine's, only on GPU; use auto"
     striped = gpu and (order == "striped" or (order == "auto" and bool(values["packing"]) and strategy == "ring"))
     if not striped and (context % 2 or seq % (2 * context)):
         yield (
@@ -108,7 +108,7 @@ def _numbers(values: Mapping[str, Any], job: Job) -> Iterator[str]:
             "use a power of two that does"
         )
     if values["ring_scan_unroll"] != 1 and strategy_of(values) != "ring":
-        yield f"ring_scan_unroll={values['ring_scan_unroll']} is a ring's alone, not {strategy_of(values)}'s; leave it at 1"
+        yield f"ring_scan_unroll={values['ring_scan_unroll']} belongs to a ring, not to {strategy_of(values)}'s; leave it at 1"
     if values["quantization"] in _FP8 and job.strategy.microbatches > 1:
         yield (
             f"quantization={values['quantization']} with gradient_accumulation_steps={job.strategy.microbatches} is refused; "

@@ -1,4 +1,4 @@
-"""Whether a mesh lies on a TPU slice's torus without cutting one of its dims, which jax's ``create_device_mesh`` asks of it."""
+"""Whether a mesh fits a TPU slice's torus without cutting a dim, as jax's ``create_device_mesh`` requires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import prod
 from planner.trainers import Job
 
 REORDERED_CHIPS = 8
-"""Slices up to so many chips have an order of their own, whatever the mesh (jax, ``_src/mesh_utils.py``)."""
+"""Slices up to this many chips have an order of their own, whatever the mesh (jax, ``_src/mesh_utils.py``)."""
 
 
 def unplaced(axes: Mapping[str, int], torus: tuple[int, ...]) -> str | None:
@@ -60,7 +60,7 @@ def off_the_torus(axes: Mapping[str, int], job: Job, *, split: bool) -> Iterator
     if axis is not None:
         shape = "x".join(map(str, torus))
         yield (
-            f"ici_{axis}_parallelism={axes[axis]} is no product of whole dims of {hardware.name}'s {shape} torus beside the "
+            f"ici_{axis}_parallelism={axes[axis]} is not a product of whole dims of {hardware.name}'s {shape} torus with the "
             "other axes, and jax refuses to cut one (as in pytorch/xla#8381); set allow_split_physical_axes: true, or sizes "
             "that are such products"
         )

@@ -46,7 +46,7 @@ def _split(text: str, file: str) -> list[str]:
 
 
 def numbers(arguments: Arguments, file: str) -> Number:
-    """Reads a whole number by its argument's name, or gives a default where it does not stand there.
+    """Read a whole number by its argument's name, or return a default if the argument is absent.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def numbers(arguments: Arguments, file: str) -> Number:
 
 
 def real(arguments: Arguments, name: str, *, default: float, file: str) -> float:
-    """A number by its argument's name, or a default where it does not stand there.
+    """Return a number by its argument's name, or a default if the argument is absent.
 
     Raises
     ------

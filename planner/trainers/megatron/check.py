@@ -49,7 +49,7 @@ def words(text: str) -> list[str]:
 
 
 def _unseen(args: Any) -> None:
-    """What validate_args accepts and the run then refuses."""
+    """List settings that validate_args accepts and the run then refuses."""
     wrong = [kind for kind in args.cp_comm_type if kind not in CP_COMM_TYPES]
     if wrong:
         raise ValueError(f"--cp-comm-type {wrong[0]} is not one of {', '.join(CP_COMM_TYPES)}")

@@ -1,4 +1,4 @@
-"""Megatron-LM / megatron-core 0.19.2: what its arguments can say of a strategy, and what its validator misses.
+"""Megatron-LM / megatron-core 0.19.2: the strategies that its arguments can express, and the gaps of its validator.
 
 Read in the package (``training/arguments.py``, ``core/transformer/transformer_config.py``, ``core/distributed``). ZeRO-3 over
 fsdp x context is Megatron-FSDP, which shards over the joined data and context ranks; data replicas are its HSDP instances.
@@ -52,7 +52,7 @@ def model_problems(model: ModelSpec) -> list[str]:
     if model.activation != "silu":
         problems.append(f"activation {model.activation} of {model.name}: of the gated ones its arguments name only --swiglu")
     if model.out_bias != model.mlp_bias or (model.out_bias and not model.qkv_bias):
-        problems.append(f"biases of {model.name}: --disable-bias-linear takes all or none, --add-qkv-bias those of the inputs")
+        problems.append(f"biases of {model.name}: --disable-bias-linear is for all, --add-qkv-bias for inputs")
     if model.rope.scaling in ("dynamic", "yarn"):
         problems.append(f"RoPE scaling {model.rope.scaling!r} of {model.name}: its arguments have linear and llama3 scaling")
     return problems

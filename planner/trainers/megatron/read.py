@@ -23,7 +23,7 @@ MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "sh
 
 
 def read(file: str, devices: int | None = None) -> Imported:
-    """What the arguments say.
+    """Read the arguments.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _moments(arguments: Arguments) -> str:
 
 
 def _dense_mask(job: Job) -> Difference:
-    """Of its data loader: one byte for each pair of positions, of whole sequences whatever context splits."""
+    """Count the data loader's mask: one byte per pair of positions of whole sequences, whatever context splits."""
     return Difference(
         name="attention-mask",
         plan="none: the kernel masks",
@@ -173,14 +173,14 @@ def _dense_mask(job: Job) -> Difference:
 
 
 def _zero_one(arguments: Arguments) -> bool:
-    """Whether the optimizer's state alone is split over data-parallel ranks."""
+    """Whether only the optimizer's state is split over data-parallel ranks."""
     if "use-megatron-fsdp" in arguments:
         return _sharding_strategy(arguments) in ("optim", "optim_grads")
     return "use-distributed-optimizer" in arguments and "use-torch-fsdp2" not in arguments
 
 
 def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
-    """The step that the laws price: Megatron's, its state split as the arguments have it."""
+    """Return the priced step: Megatron's, with the arguments' split of the state."""
     changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": "sequence-parallel" in arguments}
     changes["pure_bf16"] = _bf16_gradients(arguments)
     if _zero_one(arguments):
@@ -209,7 +209,7 @@ def _held_elements(job: Job, shards: int) -> float:
 
 
 def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
-    """What follows from these arguments beyond what Megatron always does."""
+    """List consequences of these arguments beyond Megatron's usual behaviour."""
     zero_one = _zero_one(arguments)
 
     def differences(job: Job) -> list[Difference]:
@@ -224,8 +224,8 @@ def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job],
                 Difference(
                     name="sharding",
                     plan="parameters, gradients and optimizer over fsdp x context",
-                    trainer="the optimizer's state alone",
-                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and gradients lie whole on every rank",
+                    trainer="only the optimizer's state",
+                    why="--use-distributed-optimizer is ZeRO-1: bf16 parameters and gradients are whole on every rank",
                     extra_bytes=round(whole_copy - 4 * job.state_elements),  # fp32 gradients, sharded
                 )
             )

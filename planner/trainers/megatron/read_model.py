@@ -10,11 +10,11 @@ from planner.trainers.common.imported import recognised
 from planner.trainers.megatron.arguments import Arguments, numbers, real
 
 VOCABULARY_STEP = 128
-"""``--make-vocab-size-divisible-by`` unless said; times the tensor ranks (tokenizer's ``_vocab_size_with_padding``)."""
+"""Default of ``--make-vocab-size-divisible-by``; times the tensor ranks (tokenizer's ``_vocab_size_with_padding``)."""
 
 
 def model_of(arguments: Arguments, *, tensor: int, file: str) -> tuple[ModelSpec | None, list[str]]:
-    """The model, or None where the arguments do not describe one; and what to know of it.
+    """Return the model, or None if the arguments do not describe one; and notes on it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What Megatron's arguments do not go with, by ``validate_args`` and its users' reports; and what lcplan does not price."""
+"""Invalid combinations of Megatron's arguments, by ``validate_args`` and users' reports; and arguments that lcplan ignores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FP8_ROWS = 16
 ROWS_OF_RECIPE = {"mxfp8": 32, "blockwise": 128}
 """The same by ``--fp8-recipe``, where its blocks are longer (modelscope/ms-swift#9723)."""
 PARTS = ("lora-rank", "lora-alpha", "lora-dim", "target-modules", "peft", "adapter-type")
-"""Of adapters; ``q-lora-rank`` and ``kv-lora-rank`` are sizes of latent attention."""
+"""Prefixes of adapters' arguments; ``q-lora-rank`` and ``kv-lora-rank`` are sizes of latent attention."""
 TUNERS = ("train-type", "tuner-type", "peft-scheme")
 
 
@@ -29,13 +29,13 @@ def refuse_adapters(arguments: Arguments, *, file: str) -> None:
     found = tuners + [f"--{name}" for name in PARTS if name in arguments]
     if found:
         raise BadInputError(
-            f"{file}: {found[0]}: lcplan prices training of every parameter, and adapters hold state of their own alone; take "
+            f"{file}: {found[0]}: lcplan prices training of every parameter, and adapters hold state only for themselves; take "
             "its arguments out to see the full fine-tune"
         )
 
 
 def notes_of(arguments: Arguments) -> list[str]:
-    """What lcplan prices otherwise than it stands."""
+    """List arguments that lcplan prices differently."""
     found = []
     if "fp8-format" in arguments:
         found.append(f"--fp8-format {' '.join(arguments['fp8-format'])}: lcplan prices bf16")
@@ -45,7 +45,7 @@ def notes_of(arguments: Arguments) -> list[str]:
     if optimizer != "adam":
         found.append(f"--optimizer {optimizer}: lcplan prices AdamW with two moments")
     if "window-size" in arguments:
-        found.append("--window-size: priced as --model says, with full attention where that has no window")
+        found.append("--window-size: priced as --model has it, with full attention unless that model has a window")
     found += [f"--{name}: lcplan keeps activations on the device" for name in OFFLOADED if name in arguments]
     return found
 
@@ -77,12 +77,12 @@ def _parallel(arguments: Arguments, job: Job) -> list[str]:
     tensor, sequence = job.strategy.mesh.tensor, "sequence-parallel" in arguments
     found = []
     if tensor > 1 and not sequence and job.model.experts is not None:
-        found.append(f"experts beside tensor-model-parallel-size={tensor} need --sequence-parallel")
+        found.append(f"experts next to tensor-model-parallel-size={tensor} need --sequence-parallel")
     if "tp-comm-overlap" in arguments and not sequence:
         found.append("--tp-comm-overlap needs --sequence-parallel: it overlaps gathers and scatters, not all-reduces")
     local = (arguments.get("transformer-impl") or ["transformer_engine"])[0] == "local"
     if job.strategy.mesh.context > 1 and local:
-        found.append("--context-parallel-size runs in Transformer Engine's attention alone; leave --transformer-impl local out")
+        found.append("--context-parallel-size runs only in Transformer Engine's attention; leave --transformer-impl local out")
     return found
 
 
@@ -97,7 +97,7 @@ def _attention(job: Job) -> list[str]:
         window = f"layers of {model.name} with a window of {model.sliding_window} tokens"
         found.append(f"{window} have no attention under --cp-comm-type p2p; use all_gather or a2a")
     if model.attention_sinks:
-        found.append(f"attention sinks of {model.name} run over context under --cp-comm-type a2a alone; use that")
+        found.append(f"attention sinks of {model.name} run over context only under --cp-comm-type a2a; use that")
     return found
 
 

@@ -55,7 +55,7 @@ def export(translation: Translation, _: Plan) -> Written:
 
 
 def package(model: ModelSpec) -> str:
-    """torchtitan's package for a model: qwen3 has query and key norms, llama3 has none."""
+    """torchtitan's package for a model: qwen3 has query and key norms, llama3 has no such norms."""
     return "qwen3" if model.qk_norm else "llama3"
 
 

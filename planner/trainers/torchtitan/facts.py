@@ -1,4 +1,4 @@
-"""torchtitan 0.3.0: what a configuration module can say of a strategy.
+"""torchtitan 0.3.0: the strategies that a configuration module can express.
 
 Read in the package (``config/configs.py``, ``distributed/context_parallel``, ``distributed/activation_checkpoint.py``,
 ``components/loss.py``, ``trainer.py``). Context parallelism is FlexAttention over gathered keys and values; FSDP shards over
@@ -33,9 +33,9 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         "remat": Knob(
             as_is("full", "save-attention", "save-all")
             | instead("save-all", "save-attention", of=besides("full", "save-attention", "save-all")),
-            "selective checkpointing counts matrix products, not names; the nearest that keeps more, else attention alone",
+            "selective checkpointing counts matrix products, not names; the nearest that keeps more, else only attention",
         ),
-        "gather_dtype": always("bf16", "mixed_precision_param is what it computes in, too"),
+        "gather_dtype": always("bf16", "mixed_precision_param is also its compute dtype"),
         "reduce_dtype": always("fp32", "mixed_precision_reduce takes float32 only"),
         "moments_dtype": always("fp32", "moments follow training.dtype, which is the masters' too"),
     }

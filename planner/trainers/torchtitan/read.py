@@ -21,13 +21,13 @@ from planner.trainers.torchtitan.read_toml import read_toml
 from planner.trainers.torchtitan.sections import Sections
 
 SELECTIVE = ("attention_output", "lse", "query", "attention_out", "gate")
-"""What its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
+"""Tensors that its selective checkpointing keeps: attention and every second product, from the first on (``SelectiveAC``)."""
 STRATEGIES: Mapping[str, str] = MappingProxyType({"kv_allgather": "all-gather", "ulysses": "ulysses"})
 """``context_parallel_strategy`` of torchtitan after 0.3.0."""
 
 
 def read(file: str, devices: int | None = None) -> Imported:
-    """What the configuration says.
+    """Read the configuration.
 
     Raises
     ------
@@ -70,22 +70,22 @@ def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
 
 
 def _attention(said: Sections, job: Job) -> list[str]:
-    """Context parallelism is FlexAttention's alone (models/common/decoder.py)."""
+    """Context parallelism exists only for FlexAttention (models/common/decoder.py)."""
     context = job.strategy.mesh.context
     if context == 1 or said.attention in (None, "flex"):
         return []
     asked = f"attn_backend={said.attention!r} with context_parallel_degree={context}"
-    return [f"{asked}: flex alone has context parallelism; use attn_backend='flex'"]
+    return [f"{asked}: only flex has context parallelism; use attn_backend='flex'"]
 
 
 def _program(said: Sections) -> Program:
-    """The step that the laws price: torchtitan's, compiled or one operation at a time."""
+    """Return the priced step: torchtitan's, compiled or one operation at a time."""
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
     return base.model_copy(update={"loss": "chunked", "saved": SELECTIVE if said.selective else None})
 
 
 def _scheme(parallel: Mapping[str, Any], otherwise: str, *, file: str) -> str:
-    """``context_parallel_strategy`` of later versions, where it stands there."""
+    """Return ``context_parallel_strategy`` of later versions, if present."""
     strategy = parallel.get("context_parallel_strategy")
     if strategy is None:
         return otherwise

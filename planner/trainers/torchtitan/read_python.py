@@ -56,14 +56,14 @@ class Module:
             return _MISSING
 
     def keywords(self, call: ast.Call) -> tuple[dict[str, Any], list[str]]:
-        """Literal keywords of a call, and the names of those that are computed."""
+        """Return the literal keywords of a call, and the names of computed ones."""
         values = {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg is not None}
         computed = [name for name, value in values.items() if value is _MISSING]
         return {name: value for name, value in values.items() if value is not _MISSING}, computed
 
 
 def read_python(file: str) -> Sections:
-    """What the module's function says in literals; what it computes is named, not guessed.
+    """Return the literals of the module's function; computed values are named, not guessed.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _called(call: ast.Call) -> str:
-    """The last names of what is called: ``FullAC.Config`` for ``ac.FullAC.Config(..)``."""
+    """Return the last names of the called object: ``FullAC.Config`` for ``ac.FullAC.Config(..)``."""
     parts: list[str] = []
     node: ast.expr = call.func
     while isinstance(node, ast.Attribute):
@@ -157,7 +157,7 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
 
 
 def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
-    """The number of pieces as it stands there; None where the loss is not chunked, and what was not read."""
+    """Return the number of pieces as written, None if the loss is not chunked, and the unread settings."""
     for call in module.calls():
         if _called(call) == "ChunkedLossWrapper.Config":
             values, _ = module.keywords(call)

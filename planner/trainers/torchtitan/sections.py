@@ -1,4 +1,4 @@
-"""What a torchtitan configuration says, whichever of its formats it is in; and its models by flavor."""
+"""A torchtitan configuration in either of its formats, and its models by flavor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sections:
     attention: str | None = None
     """``attn_backend`` of its model registry."""
     compiled: bool = False
-    """Whether torch.compile fuses what lies between products."""
+    """Whether torch.compile fuses the operations between products."""
     selective: bool = False
     """Whether checkpointing is its selective one, by operations."""
     unknown: tuple[str, ...] = ()

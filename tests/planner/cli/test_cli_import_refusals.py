@@ -93,11 +93,11 @@ def megatron(lcplan):
         (GPU, {"attention": None}, "attention: autoselected on GPU takes whole sequences in their order"),
         (GPU, {"model_name": "gemma2-9b"}, "a window of 4096 tokens, which over context on GPU runs only as a balanced ring"),
         (GPU, {"model_name": "gpt-oss-20b"}, "Transformer Engine has no attention sinks over context"),
-        (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "with cudnn_flash_te or dot_product alone"),
+        (GPU, {**WHOLE, "model_name": "gpt-oss-20b", "attention": "flash"}, "run only with cudnn_flash_te or dot_product"),
         # utils/max_utils.py: how a balanced batch is reordered; configs/types.py
-        (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, on GPU alone"),
+        (TPU, {"context_parallel_reorder_strategy": "striped"}, "is Transformer Engine's, only on GPU"),
         (TPU, SPLASH | {"use_jax_splash": True}, "at most one may be; set use_jax_splash: false"),
-        (TPU, {"ring_scan_unroll": 16}, "is a ring's alone, not all_gather's"),
+        (TPU, {"ring_scan_unroll": 16}, "belongs to a ring, not to all_gather's"),
         (TPU, {**WHOLE, "quantization": "fp8", "gradient_accumulation_steps": 4}, "gradient_accumulation_steps=4 is refused"),
         (TPU, {"hardware": "gpu"}, "hardware: gpu, and tpu-v5p-32 is tpu; set hardware: tpu"),
         # configs/types.py: tiles of the vocabulary
@@ -136,7 +136,7 @@ def test_a_mesh_that_cuts_the_torus_needs_leave(maxtext):
     pod = ("--hw", "tpu-v6e-256")
     keys = {"ici_fsdp_parallelism": 64, "max_target_length": 8192}
     [said] = maxtext(pod, **keys)["refusals"]
-    assert "ici_context_parallelism=4 is no product of whole dims of tpu-v6e-256's 16x16 torus" in said
+    assert "ici_context_parallelism=4 is not a product of whole dims of tpu-v6e-256's 16x16 torus" in said
     assert "set allow_split_physical_axes: true" in said
     assert maxtext(pod, **keys, allow_split_physical_axes=True)["refusals"] == []
     assert maxtext(pod, **keys | {"ici_fsdp_parallelism": 16, "ici_context_parallelism": 16})["refusals"] == []

@@ -33,7 +33,7 @@ def refusals(lcplan):
         # NVIDIA/TransformerEngine#746: validate_args asserts it
         ("--tensor-model-parallel-size 2 --tp-comm-overlap", "--tp-comm-overlap needs --sequence-parallel"),
         # NVIDIA/Megatron-LM, dot_product_attention.py: context parallelism is TEDotProductAttention's
-        ("--context-parallel-size 4 --transformer-impl local", "runs in Transformer Engine's attention alone"),
+        ("--context-parallel-size 4 --transformer-impl local", "runs only in Transformer Engine's attention"),
         # NVIDIA/Megatron-LM, arguments.py
         ("--overlap-param-gather", "--overlap-param-gather needs --use-distributed-optimizer"),
         ("--use-distributed-optimizer --optimizer-cpu-offload", "needs --use-precision-aware-optimizer"),
@@ -68,7 +68,7 @@ def test_experts_beside_tensor_ranks_need_sequence_parallel(refusals):
     """ROCm/Megatron-LM#85: validate_args asserts it of a mixture of experts, not of a dense model."""
     text = "--num-layers 32 --seq-length 4096 --micro-batch-size 1 --tensor-model-parallel-size 2 --use-distributed-optimizer "
     moe = text + "--expert-model-parallel-size 4 --num-experts 8"
-    assert any("experts beside" in said for said in refusals("megatron", moe, "--model", "mixtral-8x7b"))
+    assert any("experts next to" in said for said in refusals("megatron", moe, "--model", "mixtral-8x7b"))
     assert refusals("megatron", moe + " --sequence-parallel", "--model", "mixtral-8x7b") == []
     assert refusals("megatron", LLAMA + "--tensor-model-parallel-size 2") == []
 
@@ -93,7 +93,7 @@ def test_offloaded_parameters_are_for_stage_three(refusals):
     run = ("--model", "llama3-8b", "--seq", "4k", "--remat", "full")
     zero = {"stage": 2, "offload_param": {"device": "cpu"}}
     text = json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero})
-    assert any("offload_param is for ZeRO-3 alone" in said for said in refusals("deepspeed", text, *run))
+    assert any("offload_param is for ZeRO-3 only" in said for said in refusals("deepspeed", text, *run))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_offloaded_parameters_are_for_stage_three(refusals):
         ({"fsdp_version": 1, "fsdp_sharding_strategy": "FULL_SHARD"}, "FSDP", {"cp_size": 16}, "needs FSDP2"),
         ({}, "DEEPSPEED", {"cp_size": 8}, "needs FSDP2"),
         # huggingface/accelerate#3817: Ulysses is DeepSpeed's
-        ({"fsdp_version": 2}, "FSDP", {"sp_size": 8, "dp_shard_size": 2}, "under distributed_type DEEPSPEED alone"),
+        ({"fsdp_version": 2}, "FSDP", {"sp_size": 8, "dp_shard_size": 2}, "only under distributed_type DEEPSPEED"),
         ({"fsdp_version": 2}, "FSDP", {"cp_size": 8, "dp_shard_size": 2}, None),
         ({}, "DEEPSPEED", {"sp_size": 8}, None),
     ],
@@ -148,7 +148,7 @@ MOE = (
     [
         # NVIDIA/Megatron-LM#1160 and NVIDIA/TransformerEngine#2541
         ("p2p", ("have no attention under --cp-comm-type p2p", "attention sinks of gpt-oss-20b run over context")),
-        ("all_gather", ("attention sinks of gpt-oss-20b run over context under --cp-comm-type a2a alone",)),
+        ("all_gather", ("attention sinks of gpt-oss-20b run over context only under --cp-comm-type a2a",)),
         ("a2a", ()),
     ],
 )

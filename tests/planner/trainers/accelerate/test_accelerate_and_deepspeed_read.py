@@ -76,7 +76,7 @@ def test_keys_without_the_prefix_mean_the_same(launches, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"parallelism_config.parallelism_config_cp_backend": "te"}, "Accelerate has torch alone and drops others unseen"),
+        ({"parallelism_config.parallelism_config_cp_backend": "te"}, "Accelerate has only torch and ignores others silently"),
         ({"parallelism_config.parallelism_config_cp_comm_strategy": "ring"}, "cp_comm_strategy 'ring'"),
         ({"parallelism_config.parallelism_config_sp_size": 2}, "cp_size and sp_size are both above 1"),
         ({"num_processes": 64}, "multiplies to 32, num_processes is 64"),
@@ -110,7 +110,7 @@ def test_the_deepspeed_json(zeros):
 
 def test_auto_says_nothing(zeros):
     change = {"train_batch_size": "auto", "gradient_accumulation_steps": "auto"}
-    with pytest.raises(BadInputError, match="its batch numbers do not say how many devices there are; give --devices"):
+    with pytest.raises(BadInputError, match="its batch numbers do not give the number of devices; give --devices"):
         zeros(change)
     assert zeros(change, 16).options["mesh"] == "data=1,fsdp=2,context=8,tensor=1"
 
@@ -156,8 +156,8 @@ def test_stage_zero_replicates(zeros):
 def test_a_file_of_something_else_is_none_of_these(tmp_path):
     """A LLaMA-Factory YAML names a DeepSpeed JSON; as a launcher's file it would say nothing, and be FSDP over all ranks."""
     (tmp_path / "train.yaml").write_text("stage: sft\nfinetuning_type: full\ndeepspeed: examples/ds_z3_config.json\n")
-    with pytest.raises(BadInputError, match=r"none of its keys is Accelerate's \(stage, finetuning_type, deepspeed\)"):
+    with pytest.raises(BadInputError, match=r"Accelerate knows no key of it \(stage, finetuning_type, deepspeed\)"):
         accelerate.read(str(tmp_path / "train.yaml"), 8)
     (tmp_path / "train.json").write_text('{"stage": "sft", "cutoff_len": 8192}')
-    with pytest.raises(BadInputError, match="none of its keys is DeepSpeed's"):
+    with pytest.raises(BadInputError, match="DeepSpeed knows no key of it"):
         deepspeed.read(str(tmp_path / "train.json"), 8)

@@ -171,7 +171,7 @@ def test_a_base_beside_the_file_is_read_and_one_that_is_not_is_named(says, tmp_p
     assert says(text).options["remat"] == ("save-qkv-proj",)
     assert says(text).options["seq"] == 262144  # the file's own word wins
     gone = says(RUN.replace("base_config: base.yml", "base_config: elsewhere/x.yml"))
-    assert any("elsewhere/x.yml is not beside" in note for note in gone.notes)
+    assert any("elsewhere/x.yml is not in the folder of" in note for note in gone.notes)
 
 
 def test_a_model_by_its_sizes_is_recognised(says):
