@@ -36,7 +36,7 @@ from planner.run.run_folder import RunFolder
 from planner.run.stages import Effort
 from planner.run.stages import search as run_stages
 from planner.run.toolchain_offer import offer
-from planner.what_if.question import what_if
+from planner.what_if.question import placeholder_batch, what_if
 from planner.what_if.result import Question, WhatIf
 from planner.what_if.vary import parse_vary
 from planner.workloads.one_strategy import resolve_strategy
@@ -182,7 +182,11 @@ def estimate(*, compiled: bool = False, **options: Any) -> Estimated:
 def whatif(question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Any) -> WhatIf:
     """``max-seq``, ``min-devices``, ``max-batch`` or ``sweep``; ``vary`` as on the command line, ``"seq=64k..1m"``."""
     open_length = question == "max-seq" or _varies_length(vary)
-    given = _read({"seq": options.get("document_len", 128), **options} if open_length else options)
+    options = {"seq": options.get("document_len", 128), **options} if open_length else options
+    kind = options.get("workload", DEFAULT_KIND)
+    if kind in WORKLOAD_TYPES:
+        options |= placeholder_batch(question, kind, options)
+    given = _read(options)
     request, toolchain = given.request(), probe(given.toolchain)
     texts = (vary,) if isinstance(vary, str) else tuple(vary)
     found = what_if(request, question, backends=offer(toolchain, request).backends, varied=parse_vary(texts))

@@ -25,8 +25,9 @@ class Schedule(Frozen):
 class Compiled(Frozen):
     """One compile of one strategy's real step: ``memory_analysis()`` a device, collectives, kernels; or why it failed.
 
-    All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias. Of TPU executables ``temp_bytes`` is
-    libtpu's own account, and ``memory_analysis_temp_bytes`` ``memory_analysis()``'s result, which counts fragmentation twice.
+    All byte fields are a device's. ``total_bytes`` is argument + output + temp - alias + resident. Of TPU executables
+    ``temp_bytes`` is libtpu's own account, and ``memory_analysis_temp_bytes`` the figure of ``memory_analysis()``, which
+    counts fragmentation twice.
     """
 
     rung: Literal["compiled:host", "compiled:target"]
@@ -40,6 +41,8 @@ class Compiled(Frozen):
     alias_bytes: int | None = None
     memory_analysis_temp_bytes: int | None = None
     host_temp_bytes: int | None = None
+    resident_bytes: int = 0
+    """Arrays of the workload's other programs that stay in memory while the largest program runs; part of ``total_bytes``."""
     total_bytes: int | None = None
     fits: bool | None = None
     kernels: tuple[str, ...] = ()
@@ -47,6 +50,8 @@ class Compiled(Frozen):
     schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    programs: dict[str, Compiled] = {}
+    """Compiles of the programs of a workload that has several; the fields above are those of the largest one."""
 
 
 class Extrapolation(Frozen):
@@ -82,7 +87,9 @@ class Timed(Frozen):
     rank_s: float | None = None
     """Time of one rank's whole step without communication, for a slice [s]; ``step_s`` adds ``added_s`` to it."""
     added_s: dict[str, float] = {}
-    """Modelled exposed time by part that a slice's step adds [s]."""
+    """Modelled time by part, added to the measured time [s]: exposed communication of a slice, resharding between programs."""
     ranks_in_turn: int = 1
     """Ranks of a slice that share the device's cores and so run one after another (a host's devices)."""
     error: str | None = None
+    programs: dict[str, Timed] = {}
+    """Timings of the programs of a workload that has several; ``step_s`` is their sum and ``added_s``."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lcplan.evidence.measurement import Compiled
 from lcplan.formats.errors import BadInputError
@@ -17,6 +18,7 @@ from planner.measure.jobs import (
     time_jobs,
     time_slices,
 )
+from planner.measure.programs import Result, combined_compile, combined_timing
 from planner.measure.targets.toolchain import Toolchain
 from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import PoolLimits
@@ -56,37 +58,60 @@ class Bench:
             )
 
     def check_slice(self) -> None:
-        """Check that a rank can be timed here: the hardware's kind of device, and a toolchain for it."""
+        """Check that one rank can be timed here: the workload, the hardware's kind of device, and a toolchain for it.
+
+        Raises
+        ------
+        BadInputError
+            The workload has no program for one rank.
+        StageFailedError
+            No such device or toolchain is at hand.
+        """
+        reason = planned(self.request).not_sliced
+        if reason is not None:
+            raise BadInputError(f"--slice with --workload {self.request.workload.kind}: {reason}")
         check_slice(self.request.hardware, self.toolchain)
 
     def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-        """Yield each candidate with its compile, checked against the budget, as they finish; stored ones first."""
-        by_strategy = {candidate.strategy: candidate for candidate in candidates}
-        results = compile_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
-        for job, compiled in results:
-            candidate = by_strategy[job.strategy]
-            checked = candidate.with_compiled(_checked(candidate, compiled), self.request.budget_bytes)
-            yield learn_from_compile(setting_of(self.request), checked)
+        """Each candidate with the compile of its programs, checked against the budget, as they finish; stored ones first."""
+        run = partial(compile_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for candidate, results in self._complete(candidates, run):
+            compiled = _checked(candidate, combined_compile(results))
+            yield learn_from_compile(setting_of(self.request), candidate.with_compiled(compiled, self.request.budget_bytes))
 
     def time(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
-        """Each candidate with its timing, as they finish; stored ones first."""
-        by_strategy = {candidate.strategy: candidate for candidate in candidates}
-        results = time_jobs(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
-        for job, timed in results:
-            yield by_strategy[job.strategy].with_timed(timed)
+        """Each candidate with the timing of its programs, as they finish; stored ones first."""
+        run = partial(time_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        workload = planned(self.request)
+        for candidate, results in self._complete(candidates, run):
+            yield candidate.with_timed(combined_timing(results, workload.unmeasured_s(candidate.estimate)))
 
     def time_slices(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
-        """Each candidate with the timing of one rank of it, the modelled exposed communication added."""
-        by_strategy = {candidate.strategy: candidate for candidate in candidates}
-        results = time_slices(self._jobs(candidates), toolchain=self.toolchain, pool=self.limits, store=self.store)
-        for job, timed in results:
-            candidate = by_strategy[job.strategy]
+        """Each candidate with the timing of one rank of its step, the modelled exposed communication added."""
+        run = partial(time_slices, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        for candidate, results in self._complete(candidates, run):
+            (timed,) = results.values()
             yield candidate.with_timed(whole_step(timed, candidate, self.request))
 
-    def _jobs(self, candidates: Sequence[Candidate]) -> list[CompileJob]:
+    def _complete(
+        self, candidates: Sequence[Candidate], run: Callable[[Sequence[CompileJob]], Iterator[tuple[CompileJob, Result]]]
+    ) -> Generator[tuple[Candidate, dict[CompileJob, Result]]]:
+        """Each candidate once ``run`` has the results of all its programs, which other candidates may share."""
         self.check()
         workload = planned(self.request)
-        return [job for candidate in candidates for job in workload.programs(self.request, candidate.strategy)]
+        waiting = [(candidate, workload.programs(self.request, candidate.strategy)) for candidate in candidates]
+        jobs = list(dict.fromkeys(job for _, programs in waiting for job in programs))
+        found: dict[CompileJob, Result] = {}
+        results = run(jobs)
+        try:
+            for job, result in results:
+                found[job] = result
+                complete = [pair for pair in waiting if found.keys() >= set(pair[1])]
+                waiting = [pair for pair in waiting if pair not in complete]
+                yield from ((candidate, {program: found[program] for program in programs}) for candidate, programs in complete)
+        finally:
+            if isinstance(results, Generator):
+                results.close()
 
 
 def _checked(candidate: Candidate, compiled: Compiled) -> Compiled:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, WorkloadKind
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.what_if.boundary import boundary
@@ -36,6 +40,14 @@ def what_if(
     points = tuple(sweep(ask, varied, question=question)) if varied else ()
     shown = answer.request if answer is not None else ask.request
     return WhatIf(question, shown, most, answer, points, notes=_notes(ask, question))
+
+
+def placeholder_batch(question: Question, kind: WorkloadKind, given: Mapping[str, Any]) -> dict[str, int]:
+    """Placeholder of the batch that ``max-batch`` finds, for a workload whose request needs a batch; else empty."""
+    facts = WORKLOAD_TYPES[kind].facts
+    name = facts.batch_field
+    needed = question == "max-batch" and name in facts.needs and given.get(name) is None
+    return {name: 1} if needed else {}
 
 
 def _check(question: Question, varied: tuple[Varied, ...]) -> None:

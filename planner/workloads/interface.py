@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Floats
@@ -41,6 +41,8 @@ class PlannedWorkload(ABC, Generic[Table]):
     """Whether gradient accumulation makes larger batches fit."""
     not_tuned: ClassVar[str | None] = None
     """Why ``--tune`` does not take it; None where it does."""
+    not_sliced: ClassVar[str | None] = None
+    """Why one rank of it cannot be timed on one device; None where it can."""
     not_exported: ClassVar[str | None] = None
     """Why no trainer takes its plans; None where trainers do."""
 
@@ -88,4 +90,8 @@ class PlannedWorkload(ABC, Generic[Table]):
 
     @abstractmethod
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The programs that are compiled and timed of one strategy."""
+        """The programs of one strategy, which run one after the other; each is compiled and timed."""
+
+    def unmeasured_s(self, estimate: Mapping[str, Any]) -> Mapping[str, float]:
+        """Modelled parts of a step's time that no program has [s]: data that moves between programs."""
+        return {}

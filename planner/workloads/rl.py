@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from cost_models.estimate import EstimateTable, estimate
 from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from cost_models.rollout.iteration import IterationTable, estimate_iteration
+from cost_models.parts.time import RESHARD
+from cost_models.rollout.iteration import RESIDENT, IterationTable, estimate_iteration
 from cost_models.rollout.table import RolloutTable
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import AXES, Mesh, Sampling, Strategy
@@ -37,6 +39,7 @@ class Iteration(PlannedWorkload[IterationTable]):
     }
     foreign_changes = ROLLOUT.foreign_changes
     not_tuned = ROLLOUT.not_tuned
+    not_sliced = ROLLOUT.not_sliced
     not_exported = ROLLOUT.not_exported
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> IterationTable:
@@ -81,8 +84,33 @@ class Iteration(PlannedWorkload[IterationTable]):
         return TRAIN_STEP.batch_unit(strategy)
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The train step, which is the larger program."""
-        return TRAIN_STEP.programs(request, strategy)
+        """The rollout's programs, with the train state that stays in memory meanwhile, and the train step."""
+        step = strategy.model_copy(update={"sampling": None})
+        resident = self._resident_bytes(request, strategy)
+        rollout = [
+            job.model_copy(update={"resident_bytes": job.resident_bytes + resident})
+            for job in ROLLOUT.programs(_sample_request(request), _rollout_of(strategy))
+        ]
+        return (*rollout, *TRAIN_STEP.programs(_train_request(request), step))
+
+    def _resident_bytes(self, request: SearchRequest, strategy: Strategy) -> int:
+        """Parameters and optimizer state of the train step, without the shards that the rollout takes as its own [bytes]."""
+        table = self.table_of([strategy])
+        row = self.price(setting_of(request), table).row(0)["memory_bytes"]
+        shared = table.is_layout("gathered-once", "gathered-per-step")[0]
+        return round(sum(row[name] for name in RESIDENT if not (shared and name == "params")))
+
+    def unmeasured_s(self, estimate: Mapping[str, Any]) -> Mapping[str, float]:
+        """The resharding of the trained parameters to the rollout's layout [s]."""
+        return {RESHARD.key: float(estimate["time_s"][RESHARD.key])}
+
+
+def _rollout_of(strategy: Strategy) -> Strategy:
+    """The iteration's rollout as a strategy of its own, as ``--workload sample`` has it."""
+    sampling = strategy.sampling
+    assert sampling is not None, "a strategy of an iteration"
+    alone = sampling.model_copy(update={"beside_training": False})
+    return Strategy(mesh=sampling.mesh, backend=strategy.backend, gather_dtype=strategy.gather_dtype, sampling=alone)
 
 
 def _train_request(request: SearchRequest) -> SearchRequest:

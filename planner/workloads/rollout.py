@@ -14,8 +14,7 @@ from cost_models.rollout.estimate import estimate_rollout, rollout_need_bytes
 from cost_models.rollout.table import RolloutTable
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import AXES, KNOBS, Mesh, Sampling, Strategy
-from planner.measure.workers.job import ROLLOUT as ROLLOUT_PROGRAM
-from planner.measure.workers.job import CompileJob
+from planner.measure.workers.job import DECODE, PREFILL, CompileJob
 from planner.request.filters import Filters, refuse_several
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
@@ -38,6 +37,9 @@ class Rollout(PlannedWorkload[RolloutTable]):
     foreign_changes = frozenset({"remat", "dtype", "loss-chunk", "sequence"})
     accumulates = False
     not_tuned = "the tuner changes knobs of a train step; leave it out, or plan a train step (--workload train)"
+    not_sliced = (
+        "prefill and decode have no program for one rank; use --time where all devices of the mesh are at hand, or --compile"
+    )
     not_exported = "strategies.rollout.step builds its program; trainers take plans of --workload train"
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
@@ -117,14 +119,27 @@ class Rollout(PlannedWorkload[RolloutTable]):
         return mesh.data * mesh.fsdp * mesh.tensor
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The rollout's program."""
-        work = request.workload.sample
+        """Prefill, and a decode step that runs once per generated token.
+
+        A rollout that gathers once has the loop over all tokens in one program, and its prefill takes the gathered copy, so
+        that the shards stay in memory.
+        """
+        work, sampling = request.workload.sample, strategy.sampling
         assert work is not None, "a workload with a rollout"
-        return (
-            CompileJob(
-                model=request.model, hardware=request.hardware, workload=work, strategy=strategy, program=ROLLOUT_PROGRAM
-            ),
+        assert sampling is not None, "a strategy of a rollout"
+        decode = CompileJob(
+            model=request.model,
+            hardware=request.hardware,
+            workload=work,
+            strategy=strategy,
+            program=DECODE,
+            calls=work.generate,
         )
+        if sampling.parameters != "gathered-once":
+            return decode.model_copy(update={"program": PREFILL, "calls": 1}), decode
+        shards = self.price(setting_of(request), self.table_of([strategy])).row(0)["memory_bytes"]["params"]
+        prefill = decode.model_copy(update={"program": PREFILL, "calls": 1, "resident_bytes": round(shards)})
+        return prefill, decode.model_copy(update={"calls": 1})
 
 
 ROLLOUT = Rollout()

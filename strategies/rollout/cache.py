@@ -10,6 +10,7 @@ from math import sqrt
 
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
@@ -33,6 +34,8 @@ class Place:
 def write(cache: Cache, kv: Float[Array, "2 b T K H"], place: Place) -> Cache:
     """The cache with keys and values of T tokens of b sequences of one layer."""
     rows = kv.astype(cache.dtype).swapaxes(2, 3)[None]
+    if kv.shape[2] > 1:  # XLA for GPU gives the whole cache the layout of untransposed rows, and copies it before and after
+        rows = with_layout_constraint(rows, Layout(major_to_minor=tuple(range(rows.ndim))))
     return lax.dynamic_update_slice(cache, rows, (place.layer, 0, place.sequence, 0, place.position, 0))
 
 

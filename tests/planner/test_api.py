@@ -114,3 +114,9 @@ def test_values_that_no_strategy_has_are_bad_input(options, says):
     run = {"model": "llama3.2-1b", "hw": "dgx-h100", "seq": "8k", "mesh": "fsdp=4"}
     with pytest.raises(BadInputError, match=re.escape(says)):
         planner.estimate(**run | options)
+
+
+def test_the_largest_batch_of_a_rollout_needs_no_batch():
+    found = planner.whatif("max-batch", workload="sample", model="qwen3-1.7b", hw="tpu-v4-32", prompt=256, generate=1024)
+    assert found.answer is not None
+    assert found.answer.value == 3424

@@ -16,7 +16,7 @@ from planner.measure.targets.toolchain import Toolchain, probe
 from planner.report.terminal.whatif import whatif_view
 from planner.request.request import SearchRequest
 from planner.run.toolchain_offer import offer
-from planner.what_if.question import what_if
+from planner.what_if.question import placeholder_batch, what_if
 from planner.what_if.result import Question, WhatIf
 from planner.what_if.vary import QUANTITIES, parse_vary
 
@@ -88,6 +88,7 @@ def command(**options: Any) -> int:
 def _request(parsed: WhatIfOptions) -> SearchRequest:
     names = RequestOptions.model_fields
     given = {name: value for name, value in parsed.model_dump().items() if name in names}
+    given |= placeholder_batch(parsed.question, parsed.kind, given)
     if "seq" not in WORKLOAD_TYPES[parsed.kind].facts.needs:
         return build_request(RequestOptions.model_validate(given))
     swept = any(text.partition("=")[0].strip() == "seq" for text in parsed.vary)

@@ -55,7 +55,7 @@ def time_step(step: Any, sampling: Sampling = SAMPLING, *, options: Mapping[str,
     dict
         ``device``, ``step_s`` [s], ``warmup`` and ``samples`` [s], ``spread_ratio``, ``loss``, ``peak_bytes`` of the
         fullest device's allocator (None where the backend keeps no count, as a host's does not); ``error``
-        where the loss is not finite.
+        where the loss is not finite. A rollout has no loss.
     """
     import jax
 
@@ -71,17 +71,17 @@ def time_step(step: Any, sampling: Sampling = SAMPLING, *, options: Mapping[str,
         jax.block_until_ready((state, metrics))
         seconds = time.perf_counter() - start
         (warmup if len(warmup) < sampling.warmup else samples).append(seconds)
-    loss = float(metrics.loss)
+    loss = float(metrics.loss) if hasattr(metrics, "loss") else None
     facts: dict[str, Any] = {
         "device": _device(),
         "step_s": statistics.median(samples),
         "warmup": warmup,
         "samples": samples,
         "spread_ratio": spread(samples),
-        "loss": loss if math.isfinite(loss) else None,
+        "loss": loss if loss is not None and math.isfinite(loss) else None,
         "peak_bytes": peak_bytes(jax.local_devices()),
     }
-    if not math.isfinite(loss):
+    if loss is not None and not math.isfinite(loss):
         facts["error"] = f"the loss is {loss} after {len(samples) + len(warmup)} steps"
     return facts
 

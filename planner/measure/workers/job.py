@@ -25,6 +25,8 @@ Purpose = Literal["compile", "time", "slice"]
 class Program(Frozen):
     """A module with ``StepSpec`` and ``build_step``, and the packages whose source decides its executable."""
 
+    name: str = "train_step"
+    """The key of its figures where a workload has several programs."""
     module: str = "strategies.train.step"
     packages: tuple[str, ...] = ("lcplan", "planner", "strategies")
 
@@ -40,7 +42,8 @@ class Program(Frozen):
 
 
 STEP = Program()
-ROLLOUT = Program(module="strategies.rollout.step")
+PREFILL = Program(name="prefill", module="strategies.rollout.prefill_step")
+DECODE = Program(name="decode", module="strategies.rollout.step")
 
 
 class CompileJob(Frozen):
@@ -51,6 +54,10 @@ class CompileJob(Frozen):
     workload: AnyWorkload
     strategy: Strategy
     program: Program = STEP
+    calls: int = 1
+    """Runs of the compiled program in one step of the workload."""
+    resident_bytes: int = 0
+    """Arrays of the workload's other programs that stay in memory while this one runs [bytes per device]."""
 
     def __hash__(self) -> int:
         """Hash the fields that differ between jobs of one search; specs hold dicts, which have no hash."""

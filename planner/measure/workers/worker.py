@@ -85,7 +85,10 @@ def _run(job: WorkerJob) -> dict[str, Any]:
     step = _step(job)
     if job.purpose == "compile":
         return _compile(job, step)
-    return import_module("planner.measure.timing.time_full").time_step(step, options=dict(job.target.compiler_options))
+    time_step, options = import_module("planner.measure.timing.time_full").time_step, dict(job.target.compiler_options)
+    if hasattr(step, "timed"):  # not every program is a step (state, batch) -> (state, metrics)
+        return time_step(step.timed(options))
+    return time_step(step, options=options)
 
 
 def _step(job: WorkerJob) -> Any:

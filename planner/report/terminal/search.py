@@ -69,6 +69,9 @@ def _nothing(result: SearchResult) -> RenderableType:
     """Explain why there is no winner: show the nearest miss, or note that there was nothing to price."""
     if result.nearest_miss:
         return Group(*([Text()] if result.candidates else []), _nearest_miss(result.nearest_miss, result.request))
+    failed = [candidate for candidate in result.candidates if not candidate.usable]
+    if failed:
+        return Text(f"No strategy was measured: all {len(failed)} compiles or timings failed, as listed above", style="yellow")
     if result.counts.enumerated:
         return Text("Nothing to price: every strategy breaks a rule", style="yellow")
     return Text("Nothing to price: no mesh of this many devices has the sizes that --mesh asks for", style="yellow")

@@ -125,7 +125,8 @@ def _points(result: WhatIf) -> Table:
         table.add_column(_HEADINGS.get(name, name), justify="right", no_wrap=True)
     if result.question != "sweep":
         table.add_column(result.question, justify="right", no_wrap=True, style="bold")
-    for name in ("mesh", "scheme", "remat"):
+    sampled = any(point.candidate and point.candidate.strategy.sampling for point in result.points)
+    for name in ("mesh", *(("parameters", "cache") if sampled else ("scheme", "remat"))):
         table.add_column(name, no_wrap=True)
     for name in ("step", "tokens/s", "GiB"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -159,14 +160,14 @@ def _cells(point: Point, names: list[str], *, result: WhatIf, most: float) -> li
     bar = Text(
         "█" * max(1, round(BAR_WIDTH * best.tokens_per_s / most)) if best.fits else "over", style="cyan" if best.fits else "red"
     )
-    scheme = strategy.scheme if strategy.mesh.context > 1 else "-"
+    rollout, scheme = strategy.sampling, strategy.scheme if strategy.mesh.context > 1 else "-"
+    knobs = (rollout.parameters, rollout.cache) if rollout else (scheme, strategy.remat_label)
     shown = Performance.of(point.candidate)
     figures = [shown.step, shown.tokens_per_s, f"{best.memory_bytes / GIB:.1f}"]
     return [
         *cells,
         mesh_label(strategy),
-        scheme,
-        strategy.remat_label,
+        *knobs,
         *figures,
         bar,
         point.binds.label,

@@ -226,3 +226,23 @@ def test_no_color_is_respected_on_a_terminal(tmp_path):
     assert "\x1b[1;32m" in outputs["colour"]
     assert "\x1b[1;32m" not in outputs["plain"]
     assert "max-seq" in outputs["plain"]
+
+
+def test_a_sweep_over_rollouts_shows_their_layouts(lcplan):
+    sizes = ["--prompt", "256", "--generate", "256", "--batch", "64"]
+    asked = ["--workload", "sample", "--model", "qwen3-1.7b", "--hw", "tpu-v4-32", *sizes, "--vary", "batch=64,128"]
+    answer = lcplan("whatif", "sweep", *asked)
+    assert answer.code == 0
+    headings = next(line.split() for line in answer.out.splitlines() if line.startswith("batch"))
+    assert headings[:4] == ["batch", "mesh", "parameters", "cache"]
+
+
+def test_the_largest_batch_of_a_rollout_needs_no_batch(lcplan):
+    asked = ["--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--prompt", "256", "--generate", "1024"]
+    answer = lcplan("whatif", "max-batch", "--workload", "sample", *asked)
+    assert answer.code == 0
+    assert "max-batch: 3,424 sequences" in answer.out
+    refused = lcplan("whatif", "max-batch", "--workload", "rl", *asked)
+    assert refused.code == 2
+    assert "max-batch is asked of a train step or a rollout" in refused.err
+    assert "--batch" not in refused.err.replace("batch=..", "")
