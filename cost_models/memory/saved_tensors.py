@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.experts.buffers import ExpertLayout
 from cost_models.inputs.layout import Bools, Floats, Layout
-from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT, offloading_turns
+from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT, offloading_iterations
 
 FP32_BYTES = 4.0
 
@@ -130,7 +130,7 @@ def _layers(part: Layout) -> int:
 def offloading_layers(part: Layout) -> Floats | float:
     """Return the layers of one kind that offload their tensors, where the remat policy offloads any.
 
-    ``sum over runs of n ceil(p r / 100)``: the first iterations of each run (``lcplan.strategy.remat.offloading_turns``).
+    ``sum over runs of n ceil(p r / 100)``: the first iterations of each run (``lcplan.strategy.remat.offloading_iterations``).
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def offloading_layers(part: Layout) -> Floats | float:
     kind, whole = part.setting.model.kind_of(0), part.setting.model if part.whole is None else part.whole.setting.model
     layers = np.zeros(len(percent))
     for run in whole.layer_runs:
-        layers += run.period.count(kind) * offloading_turns(run.repeats, percent)
+        layers += run.period.count(kind) * offloading_iterations(run.repeats, percent)
     return layers
 
 

@@ -92,10 +92,10 @@ REMAT_POLICIES: MappingProxyType[str, RematPolicy] = MappingProxyType(
 )
 
 
-def offloading_turns(repeats: int, percent: Count) -> Count:
+def offloading_iterations(repeats: int, percent: Count) -> Count:
     """Number of iterations of the layer loop that offload, from the first: ``percent`` of them, rounded up.
 
-    >>> [offloading_turns(32, 50), offloading_turns(3, 50), offloading_turns(32, 100)]
+    >>> [offloading_iterations(32, 50), offloading_iterations(3, 50), offloading_iterations(32, 100)]
     [16, 2, 32]
     """
     share: Any = percent

@@ -78,8 +78,8 @@ def _dynamic(model: ModelSpec, seq_len: int) -> np.ndarray:
 
 def _llama3(plain: np.ndarray, rope: Rope, *, original: int) -> np.ndarray:
     """Slow long waves by ``factor``, keep short ones, and blend the others by their rotations over the original length."""
-    turns = original * plain / (2 * pi)
-    blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    rotations = original * plain / (2 * pi)
+    blend = (rotations - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     keep = np.clip(blend, 0, 1)
     return plain * (keep + (1 - keep) / rope.factor)
 
@@ -88,8 +88,8 @@ def _yarn(plain: np.ndarray, rope: Rope, *, original: int) -> np.ndarray:
     """Ramp over the pairs: from ``beta_fast`` to ``beta_slow`` rotations over the original length."""
     half = plain.size
 
-    def index(turns: float) -> float:
-        return half * log(original / (turns * 2 * pi)) / log(rope.theta)
+    def index(rotations: float) -> float:
+        return half * log(original / (rotations * 2 * pi)) / log(rope.theta)
 
     low = max(np.floor(index(rope.beta_fast)), 0)
     high = min(np.ceil(index(rope.beta_slow)), 2 * half - 1)

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from lcplan.spec.layers import LayerKind
-from lcplan.strategy.remat import REMAT_POLICIES, RematPolicy, offloading_turns
+from lcplan.strategy.remat import REMAT_POLICIES, RematPolicy, offloading_iterations
 from strategies.inputs.step_spec import StepSpec
 from strategies.parallel.remat import remat
 
@@ -43,7 +43,7 @@ def loops(spec: StepSpec) -> tuple[Loop, ...]:
 def _loops(spec: StepSpec) -> Iterator[Loop]:
     policy, percent = REMAT_POLICIES[spec.strategy.remat], spec.strategy.offload_percent
     for period, repeats in spec.model.layer_runs:
-        first = offloading_turns(repeats, percent) if policy.offloaded else repeats
+        first = offloading_iterations(repeats, percent) if policy.offloaded else repeats
         yield Loop(period, first, policy)
         if first < repeats:
             yield Loop(period, repeats - first, policy.on_device)
@@ -93,7 +93,7 @@ def _through(period: Any, x_RD: Array, apply: Callable[..., Any], *, policy: Rem
     graphs, shards = zip(*(nnx.split(layer) for layer in period), strict=True)
     layers = [remat(partial(_layer, graph, apply=apply), policy) for graph in graphs]
 
-    def turn(x_RD: Array, shards: tuple[nnx.State, ...]) -> tuple[Array, Array | None]:
+    def iteration(x_RD: Array, shards: tuple[nnx.State, ...]) -> tuple[Array, Array | None]:
         counts = []
         for layer, own in zip(layers, shards, strict=True):
             x_RD, count = layer(x_RD, own)
@@ -101,7 +101,7 @@ def _through(period: Any, x_RD: Array, apply: Callable[..., Any], *, policy: Rem
         found = [count for count in counts if count is not None]
         return x_RD, reduce(jnp.add, found) if found else None
 
-    x_RD, counts = lax.scan(turn, x_RD, shards)
+    x_RD, counts = lax.scan(iteration, x_RD, shards)
     return x_RD, None if counts is None else counts.sum()
 
 

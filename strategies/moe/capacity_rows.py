@@ -11,7 +11,7 @@ BLOCK_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Room:
+class RowCapacity:
     """Sizes on one device, from U tokens of its context rank."""
 
     tokens: int
@@ -26,7 +26,7 @@ class Room:
     """``moe_capacity_percent``; 0: the worst case."""
 
     @classmethod
-    def of(cls, spec: StepSpec, tokens: int) -> Room:
+    def of(cls, spec: StepSpec, tokens: int) -> RowCapacity:
         """Return the capacity for ``tokens`` of a context rank."""
         experts = spec.model.experts
         assert experts is not None
@@ -65,6 +65,6 @@ class Room:
         return min(self.tokens, -(-self.assigned * self.percent // (100 * self.experts)))
 
 
-def block_rows(room: Room) -> int:
+def block_rows(capacity: RowCapacity) -> int:
     """Rows of one block: fewer where there are no more."""
-    return min(BLOCK_ROWS, room.rows)
+    return min(BLOCK_ROWS, capacity.rows)

@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Int, Shaped
 
 from strategies.inputs.step_spec import Platform
-from strategies.moe.capacity_rows import Room, block_rows
+from strategies.moe.capacity_rows import RowCapacity, block_rows
 from strategies.moe.interface import ProductsName, as_residual, masked
 from strategies.moe.products import BlockProducts, Products, RaggedProducts
 from strategies.moe.routes import Sorted, SortedDispatch, exclusive, swapped
@@ -71,7 +71,7 @@ class Exchange(SortedDispatch):
     @property
     def spare(self) -> int:
         """Rows behind the last one that a block of it may reach into."""
-        return block_rows(self.room) if self.kernel == "blocks" else 0
+        return block_rows(self.capacity) if self.kernel == "blocks" else 0
 
     @property
     @abstractmethod
@@ -83,7 +83,7 @@ class Exchange(SortedDispatch):
         return RaggedProducts(self.sizes) if self.kernel == "ragged" else BlockProducts(self.sizes, self.spare)
 
 
-@as_residual("sorted", static=("room", "kernel"))
+@as_residual("sorted", static=("capacity", "kernel"))
 @dataclass(frozen=True)
 class OwnExperts(Exchange):
     """One rank has all experts: nothing moves and nothing is dropped."""
@@ -94,7 +94,7 @@ class OwnExperts(Exchange):
 
     def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
         """Implement ``Exchange``."""
-        return rows_R[: self.room.assigned]
+        return rows_R[: self.capacity.assigned]
 
     @property
     def sizes(self) -> Int[Array, " G"]:
@@ -106,7 +106,7 @@ class OwnExperts(Exchange):
         return jnp.zeros((), jnp.int32)
 
 
-@as_residual("sorted", "traffic", static=("room", "kernel"))
+@as_residual("sorted", "traffic", static=("capacity", "kernel"))
 @dataclass(frozen=True)
 class RaggedExchange(Exchange):
     """Exchange by a ragged all-to-all, which moves only routed rows."""
@@ -115,12 +115,12 @@ class RaggedExchange(Exchange):
 
     def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
         """Implement ``Exchange``."""
-        into = zeros_after(x_A, shape=(self.room.rows + self.spare, *x_A.shape[1:]), dtype=x_A.dtype)
+        into = zeros_after(x_A, shape=(self.capacity.rows + self.spare, *x_A.shape[1:]), dtype=x_A.dtype)
         return ragged_all_to_all(x_A, into, self.traffic.to_experts(lax.axis_index(EXPERT)), axis=EXPERT)
 
     def to_tokens(self, rows_R: Shaped[Array, "R ..."]) -> Shaped[Array, "A ..."]:
         """Implement ``Exchange``."""
-        into = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
+        into = zeros_after(rows_R, shape=(self.capacity.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
         return ragged_all_to_all(rows_R, into, self.traffic.to_tokens(lax.axis_index(EXPERT)), axis=EXPERT)
 
     @property
@@ -130,13 +130,13 @@ class RaggedExchange(Exchange):
 
     def dropped(self) -> Int[Array, ""]:
         """Implement ``Dispatch``."""
-        return self.room.assigned - self.traffic.sizes_XXG[lax.axis_index(EXPERT)].sum()
+        return self.capacity.assigned - self.traffic.sizes_XXG[lax.axis_index(EXPERT)].sum()
 
 
-@as_residual("sorted", "counts_XXG", static=("room", "kernel"))
+@as_residual("sorted", "counts_XXG", static=("capacity", "kernel"))
 @dataclass(frozen=True)
 class PairExchange(Exchange):
-    """Exchange by an all-to-all of ``room.pair_rows`` rows per pair of ranks."""
+    """Exchange by an all-to-all of ``capacity.pair_rows`` rows per pair of ranks."""
 
     counts_XXG: Int[Array, "X X G"]
     """Rows that each rank has for each expert of each rank."""
@@ -145,7 +145,7 @@ class PairExchange(Exchange):
     def _slots(self) -> tuple[Array, Array]:
         """Return the assignment of each slot of the send buffer, and whether the slot is used."""
         counts_X = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
-        slot = jnp.arange(self.room.pair_rows)
+        slot = jnp.arange(self.capacity.pair_rows)
         place = exclusive(counts_X)[:, None] + slot
         return place.reshape(-1), (slot < counts_X[:, None]).reshape(-1)
 
@@ -153,15 +153,15 @@ class PairExchange(Exchange):
     def _arrived(self) -> Int[Array, "X G"]:
         """Rows that came, by sender and expert."""
         coming = self.counts_XXG[:, lax.axis_index(EXPERT)]
-        return jnp.clip(self.room.pair_rows - exclusive(coming), 0, coming)
+        return jnp.clip(self.capacity.pair_rows - exclusive(coming), 0, coming)
 
     @property
     def _source(self) -> tuple[Array, Array]:
         """Return the slot of each row in the received buffer, and whether the row is used."""
         arrived = self._arrived
         ranks, experts = arrived.shape
-        rows = ranks * self.room.pair_rows + self.spare
-        first = exclusive(arrived) + jnp.arange(ranks)[:, None] * self.room.pair_rows
+        rows = ranks * self.capacity.pair_rows + self.spare
+        first = exclusive(arrived) + jnp.arange(ranks)[:, None] * self.capacity.pair_rows
         sizes = arrived.T.reshape(-1)
         run = jnp.repeat(jnp.arange(ranks * experts), sizes, total_repeat_length=rows)
         row = jnp.arange(rows)
@@ -170,7 +170,7 @@ class PairExchange(Exchange):
     def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:
         """Implement ``Exchange``."""
         place, used = self._slots
-        came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.room.ranks)
+        came = swapped(masked(x_A.at[place].get(mode="clip"), used), self.capacity.ranks)
         source, kept = self._source
         return masked(came.at[source].get(mode="clip"), kept)
 
@@ -179,9 +179,9 @@ class PairExchange(Exchange):
         place, used = self._slots
         source, kept = self._source
         slots = zeros_after(rows_R, shape=(place.size, *rows_R.shape[1:]), dtype=rows_R.dtype)
-        slots = swapped(slots.at[jnp.where(kept, source, place.size)].set(rows_R, mode="drop"), self.room.ranks)
-        x_A = zeros_after(rows_R, shape=(self.room.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
-        return x_A.at[jnp.where(used, place, self.room.assigned)].set(slots, mode="drop")
+        slots = swapped(slots.at[jnp.where(kept, source, place.size)].set(rows_R, mode="drop"), self.capacity.ranks)
+        x_A = zeros_after(rows_R, shape=(self.capacity.assigned, *rows_R.shape[1:]), dtype=rows_R.dtype)
+        return x_A.at[jnp.where(used, place, self.capacity.assigned)].set(slots, mode="drop")
 
     @property
     def sizes(self) -> Int[Array, " G"]:
@@ -191,16 +191,16 @@ class PairExchange(Exchange):
     def dropped(self) -> Int[Array, ""]:
         """Implement ``Dispatch``."""
         sent = self.counts_XXG[lax.axis_index(EXPERT)].sum(axis=-1)
-        return jnp.maximum(sent - self.room.pair_rows, 0).sum()
+        return jnp.maximum(sent - self.capacity.pair_rows, 0).sum()
 
 
-def exchange(experts_Uk: Int[Array, "U k"], *, room: Room, platform: Platform) -> Exchange:
+def exchange(experts_Uk: Int[Array, "U k"], *, capacity: RowCapacity, platform: Platform) -> Exchange:
     """The exchange that the platform runs best."""
-    own = Sorted.of(experts_Uk, experts=room.experts)
+    own = Sorted.of(experts_Uk, experts=capacity.experts)
     kernel: ProductsName = "ragged" if platform == "tpu" else "blocks"
-    if room.ranks == 1:
-        return OwnExperts(own, room, kernel)
+    if capacity.ranks == 1:
+        return OwnExperts(own, capacity, kernel)
     counts_XE = all_gather(own.counts_E[None], EXPERT)
     if platform == "cpu":
-        return PairExchange(own, room, kernel, counts_XE.reshape(room.ranks, room.ranks, -1))
-    return RaggedExchange(own, room, kernel, Traffic.of(counts_XE, rows=room.rows))
+        return PairExchange(own, capacity, kernel, counts_XE.reshape(capacity.ranks, capacity.ranks, -1))
+    return RaggedExchange(own, capacity, kernel, Traffic.of(counts_XE, rows=capacity.rows))

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from strategies.inputs.step_spec import Platform
-from strategies.moe.capacity_rows import Room, block_rows
+from strategies.moe.capacity_rows import RowCapacity, block_rows
 from strategies.moe.interface import ProductsName, as_residual, masked
 from strategies.moe.products import BlockProducts, Products, RaggedProducts
 from strategies.parallel.collectives import all_gather, reduce_scatter
@@ -24,7 +24,7 @@ from strategies.parallel.compute_in_place import zeros_after
 from strategies.parallel.mesh import EXPERT
 
 
-@as_residual("order_R", "sizes_G", "missing", static=("room", "kernel"))
+@as_residual("order_R", "sizes_G", "missing", static=("capacity", "kernel"))
 @dataclass(frozen=True)
 class Gathered:
     """The routes of one layer."""
@@ -35,39 +35,39 @@ class Gathered:
     """Rows of each expert that the buffer holds."""
     missing: Int[Array, ""]
     """Rows of this rank's experts that do not."""
-    room: Room
+    capacity: RowCapacity
     kernel: ProductsName
 
     @classmethod
-    def of(cls, experts_Uk: Int[Array, "U k"], *, room: Room, platform: Platform) -> Gathered:
+    def of(cls, experts_Uk: Int[Array, "U k"], *, capacity: RowCapacity, platform: Platform) -> Gathered:
         """Build the routes from the router's choice."""
-        local = all_gather(experts_Uk, EXPERT).reshape(-1) - lax.axis_index(EXPERT) * room.own
-        expert = jnp.where((local >= 0) & (local < room.own), local, room.own)
-        counts = jnp.zeros(room.own + 1, jnp.int32).at[expert].add(1)[:-1]
-        sizes = jnp.clip(room.rows - jnp.cumsum(counts) + counts, 0, counts)
+        local = all_gather(experts_Uk, EXPERT).reshape(-1) - lax.axis_index(EXPERT) * capacity.own
+        expert = jnp.where((local >= 0) & (local < capacity.own), local, capacity.own)
+        counts = jnp.zeros(capacity.own + 1, jnp.int32).at[expert].add(1)[:-1]
+        sizes = jnp.clip(capacity.rows - jnp.cumsum(counts) + counts, 0, counts)
         kernel: ProductsName = "ragged" if platform == "tpu" else "blocks"
-        return cls(jnp.argsort(expert, stable=True)[: room.rows], sizes, (counts - sizes).sum(), room, kernel)
+        return cls(jnp.argsort(expert, stable=True)[: capacity.rows], sizes, (counts - sizes).sum(), capacity, kernel)
 
     @property
     def _spare(self) -> int:
-        return block_rows(self.room) if self.kernel == "blocks" else 0
+        return block_rows(self.capacity) if self.kernel == "blocks" else 0
 
     @property
     def _kept(self) -> Array:
-        return jnp.arange(self.room.rows) < self.sizes_G.sum()
+        return jnp.arange(self.capacity.rows) < self.sizes_G.sum()
 
     def dispatch(self, x_UD: Float[Array, "U D"]) -> Float[Array, "R D"]:
         """Implement ``Dispatch``."""
         x_WD = all_gather(x_UD, EXPERT)
-        rows = masked(x_WD[self.order_R // self.room.chosen], self._kept)
+        rows = masked(x_WD[self.order_R // self.capacity.chosen], self._kept)
         return jnp.pad(rows, ((0, self._spare), (0, 0)))
 
     def combine(self, rows_RD: Float[Array, "R D"]) -> Float[Array, "U D"]:
         """Implement ``Dispatch``."""
-        rows = masked(rows_RD[: self.room.rows], self._kept).astype(jnp.float32)
-        tokens = self.room.tokens * self.room.ranks
+        rows = masked(rows_RD[: self.capacity.rows], self._kept).astype(jnp.float32)
+        tokens = self.capacity.tokens * self.capacity.ranks
         sums = zeros_after(rows, shape=(tokens, rows.shape[1]), dtype=jnp.float32)
-        return reduce_scatter(sums.at[self.order_R // self.room.chosen].add(rows).astype(rows_RD.dtype), EXPERT)
+        return reduce_scatter(sums.at[self.order_R // self.capacity.chosen].add(rows).astype(rows_RD.dtype), EXPERT)
 
     def dispatch_weights(self, weights_Uk: Float[Array, "U k"]) -> Float[Array, " R"]:
         """Implement ``Dispatch``."""
@@ -76,9 +76,9 @@ class Gathered:
 
     def combine_weights(self, weights_R: Float[Array, " R"]) -> Float[Array, "U k"]:
         """Implement ``Dispatch``."""
-        kept = masked(weights_R[: self.room.rows], self._kept)
-        sums = jnp.zeros(self.room.assigned * self.room.ranks, kept.dtype).at[self.order_R].add(kept)
-        return reduce_scatter(sums.reshape(-1, self.room.chosen), EXPERT)
+        kept = masked(weights_R[: self.capacity.rows], self._kept)
+        sums = jnp.zeros(self.capacity.assigned * self.capacity.ranks, kept.dtype).at[self.order_R].add(kept)
+        return reduce_scatter(sums.reshape(-1, self.capacity.chosen), EXPERT)
 
     def dropped(self) -> Int[Array, ""]:
         """Count rows of all ranks that this rank drops; the sum over ranks equals that of ``Dispatch``."""

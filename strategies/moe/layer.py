@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from strategies.inputs.step_spec import StepSpec
 from strategies.layers.activation import ACTIVATIONS, rms_norm
 from strategies.layers.parameter import matrix, vector
-from strategies.moe.capacity_rows import Room
+from strategies.moe.capacity_rows import RowCapacity
 from strategies.moe.exchange import exchange
 from strategies.moe.expert_products import How, Operands, through_experts
 from strategies.moe.fixed_capacity import Capacity
@@ -65,9 +65,9 @@ class ExpertFeedForward(nnx.Module):
 
 
 def _dispatch(spec: StepSpec, experts_Uk: Int[Array, "U k"]) -> Dispatch:
-    room = Room.of(spec, experts_Uk.shape[0])
+    capacity = RowCapacity.of(spec, experts_Uk.shape[0])
     if spec.strategy.moe_dispatch == "capacity":
-        return Capacity.of(experts_Uk, room=room)
+        return Capacity.of(experts_Uk, capacity=capacity)
     if spec.strategy.moe_dispatch == "gather":
-        return Gathered.of(experts_Uk, room=room, platform=spec.platform)
-    return exchange(experts_Uk, room=room, platform=spec.platform)
+        return Gathered.of(experts_Uk, capacity=capacity, platform=spec.platform)
+    return exchange(experts_Uk, capacity=capacity, platform=spec.platform)

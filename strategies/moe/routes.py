@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from strategies.moe.capacity_rows import Room
+from strategies.moe.capacity_rows import RowCapacity
 from strategies.parallel.collectives import all_to_all
 from strategies.parallel.mesh import EXPERT
 
@@ -59,7 +59,7 @@ class SortedDispatch(ABC):
     """A ``Dispatch`` of rows and of weights, defined by ``to_experts`` and ``to_tokens`` of one array of assignments."""
 
     sorted: Sorted
-    room: Room
+    capacity: RowCapacity
 
     @abstractmethod
     def to_experts(self, x_A: Shaped[Array, "A ..."]) -> Shaped[Array, "R ..."]:

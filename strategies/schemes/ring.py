@@ -106,8 +106,8 @@ def ring_backward(residuals: Any, do: Float[Array, "B T N H"], *, pattern: Patte
         return tuple(sums)
 
     totals = _round(visit, coming, route=route, total=tuple(map(local, range(len(own)))))
-    home = [route.shift(total.dkv.astype(q.dtype), way) for total, way in zip(totals, route.ways, strict=True)]  # complete
-    return _joined([total.dq.astype(q.dtype) for total in totals], axis=2), _joined(home, axis=3), None
+    returned = [route.shift(total.dkv.astype(q.dtype), way) for total, way in zip(totals, route.ways, strict=True)]  # complete
+    return _joined([total.dq.astype(q.dtype) for total in totals], axis=2), _joined(returned, axis=3), None
 
 
 def _round(visit: Callable[[Chunks, Total], Total], coming: Chunks, *, route: Route, total: Total) -> Total:

@@ -5,8 +5,8 @@ farther off. A rank of a zigzag holds two half chunks: the halo of the first is 
 that of the second the end of the second half of the rank after (of the last rank: of its own first half). Where neighbours
 have exchanged heads, each holds the runs of their group, and halos go from group to group. The first ranks receive the
 sequence's end as their halo and ignore it: they attend to fewer keys. The halo is a residual that no remat policy names:
-the backward pass brings it again, and its gradients go home by permutes the other way. Ids of documents are those of all
-ranks already, so a halo's are looked up.
+the backward pass fetches it again, and its gradients return by permutes in the opposite direction. Ids of documents are
+those of all ranks already, so a halo's are looked up.
 
 Inside ``shard_map``: all lengths are local; C context ranks, or groups of them that exchanged heads.
 """
@@ -60,7 +60,7 @@ class Halos:
         """The tokens of each run."""
         return jnp.split(x, 2, axis=axis) if self.halves else [x]
 
-    def brought(self, kv: Float[Array, "2 B T K H"]) -> list[Float[Array, "2 B S K H"]]:
+    def fetched(self, kv: Float[Array, "2 B T K H"]) -> list[Float[Array, "2 B S K H"]]:
         """Keys and values of each run behind its halo."""
         runs = self.runs(kv, axis=2)
         halos = self._before(lambda far, run, tokens: self.route.shift(_end(runs[run], tokens, axis=2), far))
@@ -87,8 +87,8 @@ class Halos:
         (tokens,) = self.pieces
         return [[end(1, 0, tokens)], [jnp.where(self._is_last(), end(0, 0, tokens), end(-1, 1, tokens))]]
 
-    def home(self, gradients: list[Float[Array, "2 B S K H"]]) -> Float[Array, "2 B T K H"]:
-        """Transpose ``brought``: sum each run's own gradients and those returned from halos in fp32."""
+    def returned(self, gradients: list[Float[Array, "2 B S K H"]]) -> Float[Array, "2 B T K H"]:
+        """Transpose ``fetched``: sum each run's own gradients and those returned from halos in fp32."""
         total, shift = sum(self.pieces), self.route.shift
         own = [run[:, :, total:].astype(jnp.float32) for run in gradients]
         ends = list(accumulate(self.pieces, lambda end, tokens: end - tokens, initial=total))
@@ -123,9 +123,9 @@ def _joined(halos: list[list[Array]], runs: list[Array], *, axis: int) -> list[A
     return [jnp.concatenate([*halo, run], axis=axis) if halo else run for halo, run in zip(halos, runs, strict=True)]
 
 
-def _added(own: Float[Array, "2 B T K H"], back: Float[Array, "2 B h K H"]) -> Float[Array, "2 B T K H"]:
+def _added(own: Float[Array, "2 B T K H"], returned: Float[Array, "2 B h K H"]) -> Float[Array, "2 B T K H"]:
     """Add the returned gradients to the last tokens."""
-    return own.at[:, :, own.shape[2] - back.shape[2] :].add(back.astype(own.dtype))
+    return own.at[:, :, own.shape[2] - returned.shape[2] :].add(returned.astype(own.dtype))
 
 
 def window_attention(
@@ -142,33 +142,33 @@ def window_forward(
 ) -> tuple[Array, Any]:
     """Return the output and the residuals of ``window_backward``."""
     place, documents = staged_with(halos.route.place(), q), staged(documents, q)
-    brought, qs, ids = halos.brought(kv), halos.runs(q, axis=1), halos.segments(documents, place)
+    fetched, qs, ids = halos.fetched(kv), halos.runs(q, axis=1), halos.segments(documents, place)
 
     def attend(run: int, skipped: int) -> Attended:
-        return kernel.forward(qs[run], brought[run][:, :, skipped:], mask="causal", segments=_from(ids[run], skipped))
+        return kernel.forward(qs[run], fetched[run][:, :, skipped:], mask="causal", segments=_from(ids[run], skipped))
 
     parts = [_chosen(partial(attend, run), halos.skipped(run), place) for run in range(len(qs))]
     o, lse = jnp.concatenate([part.o for part in parts], axis=1), jnp.concatenate([part.lse for part in parts], axis=2)
     attended = Attended(name(o, "attention_output"), name(lse, "lse"))
-    return attended.o, (q, brought, attended, place, documents)
+    return attended.o, (q, fetched, attended, place, documents)
 
 
 def window_backward(
     residuals: Any, do: Float[Array, "B T N H"], *, kernel: ChunkKernel, halos: Halos
 ) -> tuple[Array, Array, None]:
     """Return gradients of queries, and of keys and values; documents have no gradient."""
-    q, brought, attended, place, documents = residuals
+    q, fetched, attended, place, documents = residuals
     qs, dos, os = (halos.runs(x, axis=1) for x in (q, do, attended.o))
     lses, ids = halos.runs(attended.lse, axis=2), halos.segments(staged(documents, do), place)
 
     def attend(run: int, skipped: int) -> Gradients:
-        seen, keys = Attended(os[run], lses[run]), brought[run][:, :, skipped:]
+        seen, keys = Attended(os[run], lses[run]), fetched[run][:, :, skipped:]
         segments = _from(ids[run], skipped)
         dq, dkv = kernel.backward(qs[run], keys, attended=seen, do=dos[run], mask="causal", segments=segments)
         return Gradients(dq, jnp.pad(dkv, ((0, 0), (0, 0), (skipped, 0), (0, 0), (0, 0))))
 
     parts = [_chosen(partial(attend, run), halos.skipped(run), place) for run in range(len(qs))]
-    return jnp.concatenate([part.dq for part in parts], axis=1), halos.home([part.dkv for part in parts]), None
+    return jnp.concatenate([part.dq for part in parts], axis=1), halos.returned([part.dkv for part in parts]), None
 
 
 def _from(segments: Segments | None, skipped: int) -> Segments | None:

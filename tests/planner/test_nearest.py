@@ -78,7 +78,7 @@ def test_a_fixed_remat_policy_names_the_policy_that_fits(ask):
     assert not fits_any(asked)
     change = _by_kind(changes_that_fit(asked))["remat"]
     assert change.arguments == ("--remat", change.candidate.strategy.remat)
-    assert change.says == f"--remat {change.candidate.strategy.remat} (it is none)"
+    assert change.says == f"--remat {change.candidate.strategy.remat} (it is save-all)"
     assert change.ask.request.filters.remat == (change.candidate.strategy.remat,)
 
 

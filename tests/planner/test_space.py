@@ -61,11 +61,11 @@ def test_placements_only_where_they_differ(ask):
 
 def test_filters_of_knobs(ask):
     request = ask(
-        devices=8, mesh="context=8", scheme=("ring",), remat=("full", "none"), microbatches=(4,), loss_chunk_tokens=(512,)
+        devices=8, mesh="context=8", scheme=("ring",), remat=("full", "save-all"), microbatches=(4,), loss_chunk_tokens=(512,)
     )
     table = expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), mesh_sizes(request))
     assert len(table) == 2
-    assert {table.strategy(i).remat for i in range(2)} == {"full", "none"}
+    assert {table.strategy(i).remat for i in range(2)} == {"full", "save-all"}
     assert table.strategy(0).microbatches == 4
     assert table.strategy(0).loss_chunk_tokens == 512
 

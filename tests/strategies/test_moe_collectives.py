@@ -23,10 +23,10 @@ MIXED = MODEL.model_copy(
 IN_TURN = MODEL.model_copy(update={"layers": 4, "experts": Experts(count=8, active=2, d_ff=32, every=2)})
 
 
-def strategy(dispatch="dropless", remat="full", room=200, microbatches=1, **mesh):
+def strategy(dispatch="dropless", remat="full", capacity=200, microbatches=1, **mesh):
     return Strategy(
         mesh=Mesh(**mesh), scheme="ring", remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
-        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=room, backend="host",
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=capacity, backend="host",
     )  # fmt: skip
 
 
@@ -43,8 +43,8 @@ FAST = [
     strategy("gather", expert=4, context=2, remat="save-except-mlp"),
 ]
 SLOW = [
-    strategy(expert=2, context=2, tensor=2, room=150, microbatches=2),
-    strategy("capacity", expert=2, fsdp=2, context=2, remat="save-all", room=125),
+    strategy(expert=2, context=2, tensor=2, capacity=150, microbatches=2),
+    strategy("capacity", expert=2, fsdp=2, context=2, remat="save-all", capacity=125),
     strategy("gather", expert=2, data=2, tensor=2, remat="save-all"),
     strategy(fsdp=2, context=2, tensor=2),
 ]
@@ -84,18 +84,18 @@ def assert_as_listed(strategy, model=MODEL):
         assert abs(wanted[key] - got[key]) <= slack, (key, wanted[key], got[key])
 
 
-def test_nothing_is_dropped_where_there_is_room_for_the_worst_case():
-    step = step_of(strategy(expert=4, fsdp=2, room=0))
+def test_nothing_is_dropped_where_the_capacity_is_the_worst_case():
+    step = step_of(strategy(expert=4, fsdp=2, capacity=0))
     _, metrics = step.jitted(step.init(jax.random.key(0)), step.example_batch(jax.random.key(1)))
     assert float(metrics.dropped) == 0
 
 
 @pytest.mark.parametrize("dispatch", ["dropless", "capacity", "gather"])
-def test_rows_beyond_the_room_are_dropped_and_counted(dispatch):
-    step = step_of(strategy(dispatch, expert=4, fsdp=2, room=10))
+def test_rows_beyond_the_capacity_are_dropped_and_counted(dispatch):
+    step = step_of(strategy(dispatch, expert=4, fsdp=2, capacity=10))
     _, metrics = step.jitted(step.init(jax.random.key(0)), step.example_batch(jax.random.key(1)))
     routed = MODEL.layers * WORKLOAD.tokens * MODEL.experts.active
-    # every rank, or expert, has room for a tenth of its share of a balanced load
+    # the capacity of every rank, or expert, is a tenth of its share of a balanced load
     assert 0.85 * routed < float(metrics.dropped) < 0.95 * routed
 
 

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from lcplan.strategy import Mesh, Strategy
 from strategies.moe import exchange
-from strategies.moe.capacity_rows import Room
+from strategies.moe.capacity_rows import RowCapacity
 from strategies.moe.products import BlockProducts, EvenProducts, RaggedProducts
 from strategies.parallel.collectives import Ragged
 from strategies.parallel.compute_in_place import zeros_after
@@ -90,26 +90,26 @@ def test_the_ragged_exchange_is_the_even_one_where_all_find_room_and_its_ways_ar
     monkeypatch.setattr(exchange, "ragged_all_to_all", lambda x, into, runs, *, axis: emulated(x, into, runs, axis))
     mesh = build_mesh(Strategy(mesh=Mesh(expert=4)), jax.devices()[:4])
     tokens, chosen = 10, 3
-    room = Room(tokens=tokens, chosen=chosen, experts=8, ranks=4, percent=percent)
+    capacity = RowCapacity(tokens=tokens, chosen=chosen, experts=8, ranks=4, percent=percent)
     rng = np.random.default_rng(1)
     experts = np.stack([rng.choice(8, chosen, replace=False) for _ in range(4 * tokens)]).astype(np.int32)
     x = rng.normal(size=(4 * tokens, D)).astype(np.float32)
-    rows = rng.normal(size=(4 * (room.rows + exchange.block_rows(room)), D)).astype(np.float32)
+    rows = rng.normal(size=(4 * (capacity.rows + exchange.block_rows(capacity)), D)).astype(np.float32)
 
     @jax.jit
     @partial(jax.shard_map, mesh=mesh, in_specs=(P(EXPERT),) * 3, out_specs=P(EXPERT), check_vma=False)
     def ways(experts, x, rows):
-        ragged = exchange.exchange(experts, room=room, platform="gpu")
+        ragged = exchange.exchange(experts, capacity=capacity, platform="gpu")
         assert isinstance(ragged, exchange.RaggedExchange)
         return ragged.dispatch(x), ragged.combine(rows), ragged.dropped()[None], ragged.sizes[None]
 
-    out, home, dropped, sizes = ways(experts, x, rows)
-    assert np.vdot(out, rows) == pytest.approx(np.vdot(x, home), rel=1e-4)  # <A x, y> = <x, A' y>
+    out, combined, dropped, sizes = ways(experts, x, rows)
+    assert np.vdot(out, rows) == pytest.approx(np.vdot(x, combined), rel=1e-4)  # <A x, y> = <x, A' y>
     per_rank = np.asarray(out).reshape(4, -1, D)
     assert dropped.sum() == experts.size - np.asarray(sizes).sum()
     assert (dropped.sum() == 0) == (percent != 60)
-    for rank in range(4):  # by expert, then by token; what has no room is the last
+    for rank in range(4):  # by expert, then by token; rows beyond the capacity come last
         wanted = [x[token] for expert in (2 * rank, 2 * rank + 1) for token, own in enumerate(experts) if expert in own]
-        wanted = wanted[: room.rows]
+        wanted = wanted[: capacity.rows]
         np.testing.assert_array_equal(per_rank[rank, : len(wanted)], wanted)
         assert not per_rank[rank, len(wanted) :].any()

@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
 
 from measuring import odd_program
 
-import planner.run.measuring
+import planner.workloads.train
 from planner.cli.main import main
 
 if __name__ == "__main__":
     if "ODD_LARGEST_FILE" in os.environ:
         largest = int(os.environ["ODD_LARGEST_FILE"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    planner.run.measuring.STEP = odd_program(sys.argv.pop(1))
+    planner.workloads.train.STEP = odd_program(sys.argv.pop(1))
     main()
