@@ -87,7 +87,7 @@ class Way:
         if not self.offloads:
             return []
         shards = job.strategy.state_shards
-        return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="fsdp_offload_params")
+        return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="fsdp_offload_params")
 
     def refusals(self, job: Job, *, ulysses: bool) -> list[str]:
         """List the settings that Accelerate accepts only with another kind of split."""

@@ -25,7 +25,7 @@ KnobName = str
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, where and how: the part of a plan that a trainer's files say."""
+    """The model, hardware, workload and strategy of a job: the part of a plan that a trainer's files state."""
 
     model: ModelSpec
     hardware: HardwareSpec
@@ -65,22 +65,22 @@ class Job:
 
 
 class Difference(Frozen):
-    """One thing that the trainer will do otherwise than the plan says."""
+    """One deviation of the trainer from the plan."""
 
     name: str
-    """What differs: a knob's name, or a short name of its own (``residual-stream``, ``parameters``)."""
+    """The name of the deviation: a knob's name, or a short name of its own (``residual-stream``, ``parameters``)."""
     plan: str
     trainer: str
     why: str
     field: str | None = None
-    """The strategy's field, or ``workload``, that changes with it and so is priced; None: the laws have no word for it."""
+    """The strategy's field, or ``workload``, that changes with it and so is priced; None: the cost model has no such input."""
     extra_bytes: int = 0
-    """Bytes a device that the trainer takes beyond (or below) what the laws price, counted by hand."""
+    """Bytes per device of the trainer beyond (or below) the cost model, counted by hand."""
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A knob as a trainer has it. ``runs``: for each of lcplan's values what the trainer runs, first choice first.
+    """A knob of a trainer. ``runs`` maps each of lcplan's values to the values that the trainer runs, first choice first.
 
     Several choices: the first that fits the budget and breaks no rule of the trainer is taken (a larger set of saved tensors,
     else full recomputation; an all-to-all where heads allow it, else a ring).
@@ -88,7 +88,7 @@ class Knob:
 
     runs: Mapping[str, tuple[str, ...]]
     why: str = ""
-    """Said wherever the value changes."""
+    """Reason that is printed wherever the value changes."""
 
     def exact(self, value: str) -> bool:
         """Whether the trainer runs ``value`` itself (where its rules allow it)."""
@@ -101,7 +101,7 @@ class Knob:
 
 
 def not_masked(trainer: str) -> Callable[[Job], str | None]:
-    """Of a trainer whose attention is not known to stay inside documents, whatever the job."""
+    """Build the reason of a trainer whose attention is not known to stay inside documents, for any job."""
     return lambda job: f"lcplan knows no key by which {trainer} keeps attention inside the documents of a packed sequence"
 
 
@@ -146,17 +146,17 @@ class Trainer:
     """The exported file that the launch command takes, and the format that is read."""
     kinds: tuple[Kind, ...]
     knobs: Callable[[HardwareSpec, str], Mapping[KnobName, Knob]]
-    """By hardware and the trainer's jax version (empty for torch)."""
+    """Knobs by hardware and the trainer's jax version (empty for torch)."""
     rules: tuple[Rule, ...]
-    """What the trainer refuses, or its validator should refuse and does not."""
+    """Rules of the trainer, including rules that its validator misses."""
     model_problems: Callable[[ModelSpec], list[str]] = builds_every_model
     """Why the trainer cannot build a model; empty: it can."""
     extras: Callable[[Job], list[Difference]] = no_extras
-    """Differences that lie in no knob, of a job as the trainer runs it."""
+    """Differences beyond the knobs, for a job as the trainer runs it."""
     documents_lost: Callable[[Job], str | None] = documents_kept
-    """Why a packed sequence's documents attend to each other in what is exported of a job; None: they do not."""
+    """Reason why documents of a packed sequence attend to each other in an exported job; None: they do not."""
     reads: Format | None = None
-    """The configuration that lcplan reads; None: it reads none."""
+    """The configuration that lcplan reads; None: lcplan reads no file of the trainer."""
     compiles: Kind | None = None
     """The hardware that the trainer's own command compiles its step for, where that hardware is absent."""
     own_step: bool = False
@@ -176,7 +176,7 @@ class Trainer:
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP
-    """Whose step it runs of what lcplan exports; the step of docs/step.md for a trainer in JAX."""
+    """The step that it runs of an exported plan; the step of docs/step.md for a trainer in JAX."""
     jax: str = ""
     """The jax that this version was verified with; empty for torch trainers."""
 

@@ -1,4 +1,4 @@
-"""From a trainer's set of saved tensors to the nearest of lcplan's remat policies that keeps at least these."""
+"""Find lcplan's nearest remat policy that keeps at least a trainer's set of saved tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_EXPERTS = {"dispatched"}
 def nearest_superset(saved: Collection[str], offloaded: Collection[str] = ()) -> tuple[RematName, bool]:
     """The policy with the fewest tensors that keeps all of ``saved`` and ``offloaded``, and whether it keeps just these so.
 
-    It sends nothing else to the host: that would promise room that the device does not have.
+    It sends no other tensor to the host: that would promise memory that the device does not have.
 
     >>> nearest_superset({"attention_output", "lse"})
     ('save-attention', True)

@@ -11,7 +11,7 @@ OPTIMIZER_BYTES = 12.0
 """Bytes per parameter: fp32 masters and two moments."""
 
 
-def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: str, where: str = "cpu") -> list[Difference]:
+def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, key: str, where: str = "cpu") -> list[Difference]:
     """Bytes of the state that leave the device.
 
     Parameters
@@ -22,7 +22,7 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: s
         That leave the device.
     shards
         Devices that these bytes of the whole model are split over.
-    what
+    key
         The trainer's own key.
     where
         ``cpu`` or ``nvme``.
@@ -40,7 +40,7 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, what: s
         Difference(
             name="offload",
             plan="the state on the device",
-            trainer=f"{what}: part of it on {'NVMe' if where == 'nvme' else 'the host'}",
+            trainer=f"{key}: part of it on {'NVMe' if where == 'nvme' else 'the host'}",
             why=f"{host}{room}; the step waits for it, which the cost model does not price",
             extra_bytes=-round(moved),
         )

@@ -23,12 +23,12 @@ from planner.trainers.common.rules import window_rule
 
 
 def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec, jax: str = "") -> Filters:
-    """Filters that let in only what the trainer runs exactly.
+    """Narrow the filters to strategies that the trainer runs exactly.
 
     Raises
     ------
     BadInputError
-        The trainer cannot run the model or the hardware at all, or a filter asks for what it cannot run.
+        The trainer cannot run the model or the hardware at all, or a filter asks for a value that it cannot run.
     """
     problems = [f"--for {trainer.name}: {problem}" for problem in trainer.refusals(hardware, model)]
     narrowed: dict[str, tuple[str, ...]] = {}
@@ -48,7 +48,7 @@ def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, mode
 
 
 def rules_for(trainer: Trainer, hardware: HardwareSpec, *, jax: str = "") -> tuple[Rule, ...]:
-    """Rules that reject what the trainer would run otherwise, or not at all."""
+    """Return rules that reject strategies which the trainer would change or cannot run."""
     knobs = trainer.knobs(hardware, jax or trainer.jax)
     found = [_knob_rule(trainer, name, knob=knobs[name]) for name in STEP_KNOBS if name in knobs]
     if not trainer.windows:
@@ -64,7 +64,7 @@ def rules_for(trainer: Trainer, hardware: HardwareSpec, *, jax: str = "") -> tup
 
 
 def _memory_rule(trainer: Trainer) -> Rule:
-    """What of the trainer's own step does not fit: its logits, its allocator's pool, what autograd keeps."""
+    """Build the rule on the memory of the trainer's own step: its logits, its allocator's pool, autograd's tensors."""
 
     def own(setting: Setting) -> Setting:
         if setting.program.runtime == "torch":  # an imported file's
@@ -80,8 +80,8 @@ def _memory_rule(trainer: Trainer) -> Rule:
     def say(setting: Setting, strategy: Strategy) -> str:
         need = float(need_bytes(own(setting), StrategyTable.from_strategies([strategy]))[0])
         return (
-            f"{trainer.name} itself needs {format_bytes(need)} of {format_bytes(setting.budget_bytes)} a device for this: what "
-            "autograd keeps, its loss and its allocator's pool counted; use more of context, tensor or fsdp, or full remat"
+            f"{trainer.name} itself needs {format_bytes(need)} of {format_bytes(setting.budget_bytes)} per device, with "
+            "autograd's tensors, its loss and its allocator's pool; use more of context, tensor or fsdp, or full remat"
         )
 
     return Rule(f"{trainer.name}-memory", "knob", broken, say)

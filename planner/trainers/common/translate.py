@@ -24,7 +24,7 @@ class Translation:
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes a device beyond what the laws price for the job as run."""
+        """Bytes per device beyond the cost model, for the job as run."""
         return sum(difference.extra_bytes for difference in self.differences)
 
 
@@ -144,7 +144,7 @@ def _loss(trainer: Trainer, job: Job) -> Step:
 
 
 def further_logits(job: Job) -> int:
-    """Logits and their gradient, fp32, of the sequences beyond the first: the laws' largest chunk is one sequence's share."""
+    """Count logits and their gradient in fp32 beyond the first sequence, the largest chunk of the cost model."""
     further = job.local_tokens - job.workload.seq_len // job.strategy.mesh.context
     return round(8 * further * job.model.vocab / job.strategy.mesh.tensor)
 

@@ -126,7 +126,7 @@ class Zero:
             moved += 2.0
         where = optimizer if optimizer != "none" else parameters
         what = " and ".join(name for name, device in self.offloaded.items() if device != "none")
-        return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, what=what, where=where)
+        return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, key=what, where=where)
 
     def refusals(self, job: Job) -> list[str]:
         """List invalid combinations of DeepSpeed's settings."""

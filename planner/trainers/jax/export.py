@@ -20,7 +20,7 @@ PLAN_FILE = "plan.yaml"
 
 _MODULE = '''"""{title}.
 
-Mesh, shardings, remat policy and flags of the plan beside it, and lcplan's own step as example:
+Mesh, shardings, remat policy and flags of the plan in the same folder, and lcplan's own step as an example:
 
     python {file} --steps 3
 """

@@ -1,4 +1,4 @@
-"""Levanter 0.2.227 (PyPI ``marin-levanter``): what its YAML can say of a strategy.
+"""Levanter 0.2.227 (PyPI ``marin-levanter``): the strategies that its YAML can express.
 
 Read in the package (``utils/mesh.py``, ``layers/attention.py``, haliax ``_src/scan.py``) and in executables on 8 host devices:
 with a ``position`` axis on the mesh, attention other than splash gathers queries, keys and values of the whole sequence.
@@ -43,7 +43,7 @@ def model_problems(model: ModelSpec) -> list[str]:
     problems = []
     if model.out_bias or model.mlp_bias or (model.qkv_bias and model.family != "qwen2"):
         problems.append(
-            f"biases of {model.name}: use_bias takes all or none, and the qwen model has those of query, key and value"
+            f"biases of {model.name}: use_bias is for all biases, and the qwen model has those of query, key and value"
         )
     if model.qk_norm and model.family != "qwen3":
         problems.append(f"{model.name} has query and key norms, which only the qwen3 model has as lcplan means them")
@@ -78,7 +78,7 @@ def extras(job: Job) -> list[Difference]:
                 name="load-balance",
                 plan="each rank the same causal work",
                 trainer="contiguous chunks, the last works longest",
-                why="splash attention under a sharded position axis does not reorder tokens; the laws price the balanced case",
+                why="splash attention under a sharded position axis does not reorder tokens; the balanced case is priced",
             )
         )
     return found

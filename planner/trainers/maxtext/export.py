@@ -1,6 +1,6 @@
 """MaxText: one YAML over its base.yml, and the environment.
 
-The model's sizes are written out under ``override_model_config``, so that the plan's model is what trains.
+The model's sizes are written out under ``override_model_config``, so that the plan's model is trained.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NAMED_REMAT = MappingProxyType(
         "offload-qkv-proj": "qkv_proj_offloaded",
     }
 )
-"""MaxText's policies that save just what one of lcplan's does; the others are ``custom``."""
+"""MaxText's policies with the set of one of lcplan's; the others are ``custom``."""
 
 
 def export(translation: Translation, plan: Plan) -> Written:

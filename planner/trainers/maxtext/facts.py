@@ -1,4 +1,4 @@
-"""MaxText 0.2.5: what its configuration can say of a strategy, and what its validator misses.
+"""MaxText 0.2.5: the strategies that its configuration can express, and the gaps of its validator.
 
 Read in the package (``configs/types.py``, ``layers/nnx_decoders.py``, ``utils/vocabulary_tiling.py``) and in executables that
 its ``train_compile`` built for v5p with jax 0.11.2.
@@ -78,7 +78,7 @@ def model_problems(model: ModelSpec) -> list[str]:
     if model.activation not in ("silu", "gelu", "relu"):
         problems.append(f"activation {model.activation} of {model.name} has no name in mlp_activations")
     if model.out_bias or model.mlp_bias:
-        problems.append(f"{model.name} has biases on its attention output or feed-forward; the decoder block has none")
+        problems.append(f"{model.name} has biases on its attention output or feed-forward; the decoder block has no biases")
     if model.rope.scaling == "dynamic":
         problems.append(f"MaxText has no RoPE scaling 'dynamic' ({model.name}); it has default, linear, llama3.1 and yarn")
     if model.qkv_bias and model.family != "qwen2":
@@ -113,7 +113,7 @@ def extras(job: Job) -> list[Difference]:
                 name="load-balance",
                 plan="each rank the same causal work",
                 trainer="contiguous chunks, the last works longest",
-                why="its balance needs an even context and 2 x context chunks; the laws price the balanced case",
+                why="its balance needs an even context and 2 x context chunks; the cost model prices the balanced case",
             )
         )
     if job.micro_sequences * job.replicas < job.strategy.devices:
@@ -121,9 +121,9 @@ def extras(job: Job) -> list[Difference]:
         found.append(
             Difference(
                 name="loader",
-                plan=f"sequences a microbatch: {sequences}",
+                plan=f"sequences per microbatch: {sequences}",
                 trainer=f"loads {job.strategy.devices} a microbatch and trains on {sequences}",
-                why="per_device_batch_size is below 1 (global_batch_size_to_load); matters to the input pipeline alone",
+                why="per_device_batch_size is below 1 (global_batch_size_to_load); matters only to the input pipeline",
             )
         )
     return [*found, *experts.extras(job)]
@@ -158,7 +158,7 @@ def _say_ring_squared(setting: Setting, strategy: Strategy) -> str:
 
 
 def _zigzag_odd(setting: Setting, table: StrategyTable) -> Mask:
-    """Chunks are dealt in pairs (``reorder_sequence``), but for packed sequences on GPU, which are laid out in stripes."""
+    """Chunks are assigned in pairs (``reorder_sequence``), except packed sequences on GPU, which are laid out in stripes."""
     zigzag = _ring(table) & table.scheme_has(lambda facts: facts.balanced) & (table.context % 2 == 1)
     striped = setting.hardware.kind == "gpu" and getattr(setting.workload, "document_len", None) is not None
     return np.zeros(len(table), dtype=bool) if striped else zigzag
@@ -216,11 +216,11 @@ def _say_across_slices(setting: Setting, strategy: Strategy) -> str:
 
 
 def documents_lost(job: Job) -> str | None:
-    """Over a context axis on GPU MaxText packs with one of its schemes only; it says so once it starts."""
+    """Refuse packing: over a context axis on GPU MaxText packs with only one of its schemes."""
     scheme = job.strategy.scheme
     if job.strategy.mesh.context == 1 or job.hardware.kind != "gpu" or scheme == "ring-zigzag":
         return None
-    return f"on GPU MaxText packs sequences over context with a balanced ring alone, not with {scheme}"
+    return f"on GPU MaxText packs sequences over context only with a balanced ring, not with {scheme}"
 
 
 TRAINER = Trainer(

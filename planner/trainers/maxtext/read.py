@@ -1,4 +1,4 @@
-"""``--from-maxtext FILE``: a MaxText configuration over base.yml or over other files beside it, or a command line."""
+"""``--from-maxtext FILE``: a MaxText configuration over base.yml or over other files of its folder, or a command line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "quantization": "",
     }
 )
-"""What base.yml of 0.2.5 says of the keys that lcplan reads and that have one default for every machine."""
+"""Defaults of base.yml of 0.2.5 for the keys that lcplan reads, where they are the same on every machine."""
 
 NEAREST = "the nearest that keeps at least as much"
 ATTENTIONS = ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax")
@@ -67,7 +67,7 @@ UNPRICED = MappingProxyType(
 
 
 def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
-    """What the configuration says, for a job of so many devices in so many slices where that is known.
+    """Read the configuration, for a job of ``devices`` in ``slices``, if known.
 
     Raises
     ------
@@ -142,14 +142,14 @@ _BATCH = {_SEQ: 2048, _SIZE: 12.0}
 
 
 def _defaults(values: Mapping[str, Any], sizes: Mapping[str, int], *, devices: int, file: str) -> dict[str, tuple[Any, str]]:
-    """The batch that base.yml makes of what is not said."""
+    """Return base.yml's batch for missing keys."""
     found = _batch({**_BATCH, **values}, sizes, devices=devices, file=file)
     words = {"seq": f"{_SEQ}: {_BATCH[_SEQ]}", "global_batch": f"{_SIZE}: {_BATCH[_SIZE]:g}"}
     return {key: (value, words.get(key, "")) for key, value in found.items()}
 
 
 def _chunk(local: int, tokens: int, *, tensor: int) -> int:
-    """The smallest chunk of ``local`` tokens that the laws take and that holds a tile's; all of them where none does."""
+    """Return the smallest valid loss chunk of ``local`` tokens that holds a tile; all tokens if no chunk does."""
     pieces = (piece for piece in range(local // tokens, 0, -1) if local % piece == 0)
     return next((local // piece for piece in pieces if local // piece % tensor == 0), local)
 
@@ -170,7 +170,7 @@ def _attention(values: Mapping[str, Any], *, context: int, file: str) -> dict[st
 
 
 def _tiles(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
-    """Splash attention's alone; without a word of it, MaxText's 512 is what the step has anyway."""
+    """Read the block of splash attention only; the default, 512 in MaxText, is also the step's."""
     if said.get("attention") != "flash" or "sa_block_q" not in said:
         return {}
     return {"attention_block": (whole(said["sa_block_q"], "sa_block_q", file=file),)}
@@ -189,11 +189,11 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
     if len({*sizes.values()}) > 1:
         notes.append(f"{', '.join(sizes)}: lcplan has one size for all tiles of attention and takes the queries'")
     if values["capacity_factor"] not in (-1, -1.0) and values["sparse_matmul"]:
-        notes.append(f"capacity_factor={values['capacity_factor']} beside sparse_matmul: lcplan prices dropless dispatch")
+        notes.append(f"capacity_factor={values['capacity_factor']} next to sparse_matmul: lcplan prices dropless dispatch")
     if not values["scan_layers"]:
         notes.append(
-            "scan_layers=false: lcplan prices scanned layers; XLA may keep every unrolled layer's activations alive at once "
-            "(openxla/xla#45753: 290 GB where scanned layers take 62); set scan_layers=true, or believe a compile alone"
+            "scan_layers=false: lcplan prices scanned layers; XLA may keep the activations of all unrolled layers at once "
+            "(openxla/xla#45753: 290 GB where scanned layers take 62); set scan_layers=true, or trust only a compile"
         )
     if values["dtype"] != "bfloat16":
         notes.append(f"dtype={values['dtype']}: lcplan prices bf16 activations and products")

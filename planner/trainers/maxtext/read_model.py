@@ -76,11 +76,11 @@ DENSE_NAMES: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
         **{f"qwen3-{size}-base": (f"qwen3-{size}", {}) for size in ("1.7b", "4b", "8b", "14b")},
     }
 )
-"""MaxText's names (``configs/models``) of dense models that the catalogue has under another, and what differs in sizes."""
+"""MaxText's names (``configs/models``) of dense models with another name in the catalogue, and their differences in sizes."""
 
 
 def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, list[str]]:
-    """The model, or None where the file does not describe one that lcplan can be sure of; and what to know of it.
+    """Return the model, or None if the file does not describe one that lcplan can be sure of; and notes on it.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
     other = said.get("model_name")
     if isinstance(other, str) and other in OTHER_NAMES:
         changed = sorted(key for key in {**SIZES, **FLAGS} if key in said)
-        unread = [f"{', '.join(changed)} beside model_name {other}: not read; give --model for another"] if changed else []
+        unread = [f"{', '.join(changed)} next to model_name {other}: not read; give --model for another"] if changed else []
         return catalogue_model(OTHER_NAMES[other]), unread
     name = str(said.get("model_name") or "default")
     ours, differs = DENSE_NAMES.get(name, (name, {}))
@@ -108,12 +108,12 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
 
 
 def base_model() -> ModelSpec:
-    """What MaxText trains where a configuration says nothing of a model."""
+    """MaxText's defaults where a configuration does not state a model."""
     return _plain({}, file="base.yml")[0]
 
 
 def _plain(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec, list[str]]:
-    """A model by sizes, those that are not said being base.yml's."""
+    """Build a model from sizes; missing ones are base.yml's."""
     sizes = _scaled(_sizes({**BASE, **said}, file=file), said, file=file)
     missing = [f"{key}={BASE[key]}" for key in SIZES if key not in said]
     note = [f"not given, so base.yml's: {', '.join(missing)}"] if missing else []
@@ -121,7 +121,7 @@ def _plain(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec, list[str]]
 
 
 def _sizes(said: Mapping[str, Any], *, file: str) -> dict[str, Any]:
-    """lcplan's fields of the keys that are said."""
+    """Return lcplan's fields of the given keys."""
     block, families = said.get("decoder_block"), {theirs: ours for ours, theirs in DECODER_BLOCKS.items()}
     if block is not None and (not isinstance(block, str) or block not in families):
         raise BadInputError(f"{file}: decoder_block {block!r} is not one that lcplan models{hint(str(block), families)}")

@@ -1,4 +1,4 @@
-"""What a MaxText configuration keeps of a layer for the backward pass, and where (``get_remat_policy`` of 0.2.5)."""
+"""Tensors of a layer that a MaxText configuration keeps for the backward pass, and where (``get_remat_policy`` of 0.2.5)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ REMAT: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "none": (*_QKV, "attention_output", "lse", *_OUT, *_MLP),
     }
 )
-"""lcplan's named tensors that each of MaxText's policies saves on the device; ``custom`` says its own."""
+"""lcplan's named tensors that each of MaxText's policies saves on the device; ``custom`` lists its own."""
 OFFLOADED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"qkv_proj_offloaded": _QKV, "minimal_offloaded": (*_QKV, *_OUT, *_MLP)}
 )
-"""What those of its policies that offload send to the host."""
+"""Tensors that MaxText's offloading policies send to the host."""
 _JOINED: Mapping[str, tuple[str, ...]] = MappingProxyType({"qkv_proj": _QKV, "kv_proj": ("key", "value"), "mlpwi": _MLP})
-"""Checkpoint names beside ``SAVED``, of products that are one. What the feed-forward returns (``mlpwo``) is nowhere read again
+"""Checkpoint names of fused products, in addition to ``SAVED``. The feed-forward's result (``mlpwo``) is nowhere read again
 in a layer's backward pass, so that JAX keeps it under no policy."""
 
 
@@ -60,7 +60,7 @@ class Kept:
 
 
 def kept(values: Mapping[str, Any], *, file: str) -> Kept:
-    """What the configuration keeps.
+    """Read the tensors that the configuration keeps.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def own_program(tensors: Kept) -> Program:
 
 
 def priced_bytes(job: Job, program: Program = STEP) -> int:
-    """Memory of the job's step by the laws [bytes per device]."""
+    """Return the modelled memory of the job's step [bytes per device]."""
     budget = job.hardware.usable_bytes
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=budget, program=program)
     return int(estimate(setting, StrategyTable.from_strategies([job.strategy])).row(0)["memory_bytes"]["total"])

@@ -33,7 +33,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             | instead("ring-zigzag", of=other_schemes(*SCHEMES))
             | instead("ulysses", "ring-zigzag", of=("ulysses",)),
             "Megatron's rings are always zigzag (2 x context chunks), its all-to-all does not replicate key/value heads, "
-            "and a2a+p2p is not what ulysses-ring lays out",
+            "and the layout of a2a+p2p differs from that of ulysses-ring",
         ),
         "remat": Knob(
             as_is("full", "save-except-mlp", "save-all")

@@ -64,7 +64,7 @@ def offloaded(arguments: Arguments, job: Job, *, file: str) -> list[Difference]:
         raise BadInputError(f"{file}: --optimizer-offload-fraction {text!r:.40}: not a number from 0 to 1") from None
     moved = OPTIMIZER_BYTES * min(max(fraction, 0.0), 1.0)
     what = f"--optimizer-cpu-offload of {min(max(fraction, 0.0), 1.0):.0%}"
-    return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, what=what)
+    return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, key=what)
 
 
 def refusals_of(arguments: Arguments, job: Job) -> list[str]:

@@ -66,7 +66,7 @@ def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
     if training.get("enable_cpu_offload") is not True:
         return []
     shards = job.strategy.state_shards
-    return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, what="enable_cpu_offload")
+    return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="enable_cpu_offload")
 
 
 def _attention(said: Sections, job: Job) -> list[str]:

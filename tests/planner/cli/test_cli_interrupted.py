@@ -116,9 +116,7 @@ def test_an_interrupted_search_ends_cleanly(tmp_path: Path, number: signal.Signa
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
-    assert err.splitlines()[-1] == (
-        "lcplan: interrupted; finished compiles and timings are kept, and the same command resumes"
-    )
+    assert err.splitlines()[-1] == ("lcplan: interrupted; finished compiles and timings are kept, and the same command resumes")
     assert "Traceback" not in err
     assert all(end_of(pid, 2) for pid, _ in log(tmp_path))
     assert stored(tmp_path) == 1

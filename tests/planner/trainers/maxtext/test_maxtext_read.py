@@ -215,7 +215,7 @@ def test_experts_with_a_capacity_have_their_own_dispatch(says):
     assert (options["moe_dispatch"], options["moe_capacity_percent"]) == (("capacity",), (125,))
     sparse = says(text)
     assert "moe_dispatch" not in sparse.options
-    assert any("capacity_factor=1.25 beside sparse_matmul" in note for note in sparse.notes)
+    assert any("capacity_factor=1.25 next to sparse_matmul" in note for note in sparse.notes)
 
 
 def test_what_is_priced_otherwise_is_noted(says):
