@@ -91,7 +91,7 @@ def test_a_file_sets_the_sizes_of_experts(read):
 def test_a_name_of_a_mixture_is_read_by_itself(read):
     imported = read(export_plan(PLANS["mixtral-8k-fsdp"], "maxtext"), model_name="mixtral-8x22b")
     assert imported.options["model"] == catalog.model("mixtral-8x22b")
-    assert any("beside model_name mixtral-8x22b: not read" in note for note in imported.notes)
+    assert any("next to model_name mixtral-8x22b: not read" in note for note in imported.notes)
 
 
 def test_a_scale_of_parameters_widens_experts(read):
