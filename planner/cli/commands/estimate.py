@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,13 +16,9 @@ from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
 from planner.cli.options import knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view
-from planner.imports.estimate import Opinion, as_run, opinion, placed, refused_too
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import probe
 from planner.measure.workers.pool import PoolLimits
-from planner.report.terminal.compare import comparison_view, ways
-from planner.report.terminal.estimate import estimate_view
-from planner.report.terminal.imported import opinion_view
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
@@ -32,6 +28,9 @@ from planner.space.one_strategy import BrokenRulesError
 from planner.trainers.common.imported import Imported
 from planner.workloads.one_strategy import resolve_strategies
 from planner.workloads.pricing import price
+
+if TYPE_CHECKING:  # loaded where they are needed: most estimates are of no imported file
+    from planner.imports.estimate import Opinion
 
 EPILOG = """\b
 Examples:
@@ -71,11 +70,11 @@ def command(**options: Any) -> int:
     """
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
-    request = as_run(build_request(parsed), imported)
+    request = _as_run(build_request(parsed), imported)
     toolchain = probe(parsed.toolchain)
     offered = offer(toolchain, request)
     strategies = _strategies(request, offered, imported)
-    candidates = [price(request, placed(one, imported, program=request.program)) for one in strategies]
+    candidates = [price(request, one) for one in strategies]
     with TemporaryDirectory(prefix="lcplan-") as scratch:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
@@ -84,10 +83,18 @@ def command(**options: Any) -> int:
     if len(candidates) > 1:
         _print_several(candidates, request, output=parsed.output, notes=notes)
     else:
-        thought = opinion(imported, request=request, candidate=candidates[0]) if imported else None
-        _print(candidates[0], request, output=parsed.output, notes=notes, thought=thought)
+        _print(candidates[0], request, output=parsed.output, notes=notes, imported=imported)
     _raise_failures(candidates)
     return 0
+
+
+def _as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
+    """Return the request with the priced step of an imported file."""
+    if imported is None:
+        return request
+    from planner.imports.estimate import as_run
+
+    return as_run(request, imported)
 
 
 def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, ...]:
@@ -100,11 +107,14 @@ def _other_step(request: SearchRequest, parsed: EstimateOptions) -> tuple[str, .
 
 def _strategies(request: SearchRequest, offered: Offer, imported: Imported | None) -> tuple[Strategy, ...]:
     """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
-    try:
+    if imported is None:
         return resolve_strategies(request, offered.backends)
+    from planner.imports.estimate import placed, refused_too
+
+    try:
+        found = resolve_strategies(request, offered.backends)
+        return tuple(placed(one, imported, program=request.program) for one in found)
     except BrokenRulesError as error:
-        if imported is None:
-            raise
         raise BadInputError([*error.problems, *refused_too(imported, request=request, strategy=error.strategy)]) from None
 
 
@@ -121,19 +131,23 @@ def _measured(candidate: Candidate, bench: Bench, parsed: EstimateOptions) -> Ca
 
 
 def _raise_failures(candidates: list[Candidate]) -> None:
+    failed = [any(one is not None and one.error for one in (candidate.compiled, candidate.timed)) for candidate in candidates]
+    if not any(failed):
+        return
+    from planner.report.terminal.compare import ways
+
     errors = [
         (name, evidence.error)
         for name, candidate in zip(ways(candidates), candidates, strict=True)
         for evidence in (candidate.compiled, candidate.timed)
         if evidence is not None and evidence.error
     ]
-    if errors:
-        named = [f"{name}: {error}" if len(candidates) > 1 else str(error) for name, error in errors]
-        raise StageFailedError(f"the step could not be measured: {'; '.join(named)}")
+    named = [f"{name}: {error}" if len(candidates) > 1 else str(error) for name, error in errors]
+    raise StageFailedError(f"the step could not be measured: {'; '.join(named)}")
 
 
 def _print_several(candidates: list[Candidate], request: SearchRequest, *, output: str, notes: tuple[str, ...]) -> None:
-    """Several ways to compile one strategy: a list in the document, a row each in CSV, a column each in the table."""
+    """Print several ways to compile one strategy: a list in the document, a row each in CSV, a column each in the table."""
     if output == "json":
         shown = {"candidates": [candidate.to_json() for candidate in candidates]}
         document = {"schema_version": SCHEMA_VERSION, "request": request_json(request)}
@@ -141,18 +155,31 @@ def _print_several(candidates: list[Candidate], request: SearchRequest, *, outpu
     elif output == "csv":
         print_csv([flat_row(candidate) for candidate in candidates])
     else:
+        from planner.report.terminal.compare import comparison_view
+
         print_view(comparison_view(candidates, request, notes))
 
 
 def _print(
-    candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...], thought: Opinion | None
+    candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...], imported: Imported | None
 ) -> None:
+    thought = _opinion(imported, request=request, candidate=candidate) if imported else None
     if output == "json":
         document = {"schema_version": SCHEMA_VERSION, "request": request_json(request), "candidate": candidate.to_json()}
         print_json(document | {"notes": list(notes)} | ({"imported": thought.to_json()} if thought else {}))
     elif output == "csv":
         print_csv([flat_row(candidate)])
     else:
+        from planner.report.terminal.estimate import estimate_view
+
         print_view(estimate_view(candidate, request, notes))
         if thought is not None:
+            from planner.report.terminal.imported import opinion_view
+
             print_view(opinion_view(thought, candidate=candidate, request=request))
+
+
+def _opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
+    from planner.imports.estimate import opinion
+
+    return opinion(imported, request=request, candidate=candidate)
