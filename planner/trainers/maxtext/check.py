@@ -13,8 +13,10 @@ from lcplan_checker import answer
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
     """Facts of the configuration as MaxText understands it."""
+    import jax
     from maxtext.configs import pyconfig
 
+    jax.devices()  # XLA reads its flags here, and one that it does not know ends the process
     words = ["", request["file"], "log_config=false", *request.get("overrides", ())]
     config = pyconfig.initialize(words)
     return {
