@@ -59,17 +59,13 @@ class Opinion:
         }
 
 
-def as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
+def as_run(request: SearchRequest, imported: Imported) -> SearchRequest:
     """Return the request with the priced step: the trainer's own, where the cost model covers all of it."""
-    if imported is None:
-        return request
     return request.model_copy(update={"program": priced_as(imported.program, hardware=request.hardware, model=request.model)})
 
 
-def placed(strategy: Strategy, imported: Imported | None, *, program: Program = STEP) -> Strategy:
+def placed(strategy: Strategy, imported: Imported, *, program: Program = STEP) -> Strategy:
     """Return the strategy with the file's axis order, if stated, and with replicas where weights are whole."""
-    if imported is None:
-        return strategy
     changes: dict[str, Any] = {} if imported.axis_order is None else {"axis_order": imported.axis_order}
     if imported.whole_weights and program.runtime == "torch":
         mesh = strategy.mesh
