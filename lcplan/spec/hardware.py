@@ -156,7 +156,7 @@ class HardwareSpec(Frozen):
 
     @property
     def vendor(self) -> Vendor | None:
-        """Maker of the GPUs: NVIDIA where ``device.gpu`` does not say; None for other kinds."""
+        """Maker of the GPUs: NVIDIA without ``device.gpu``; None for other kinds."""
         if self.kind != "gpu":
             return None
         return "nvidia" if self.device.gpu is None else self.device.gpu.vendor
