@@ -84,7 +84,7 @@ class RingMatmul:
 
     @property
     def _feeds(self) -> bool:
-        """Whether the feed-forward has collective matmuls: routed experts gather their rows once, and have none."""
+        """Whether the feed-forward has collective matmuls: routed experts gather all rows at once."""
         return self.layout.setting.model.routed is None
 
     @property

@@ -145,7 +145,7 @@ def _ring_matmul(setting: Setting, table: StrategyTable) -> Mask:
 def _say_ring_matmul(setting: Setting, strategy: Strategy) -> str:
     if setting.model.latent:
         return (
-            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention's products have none; "
+            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective matmul; "
             "use collective_matmul=off"
         )
     return (

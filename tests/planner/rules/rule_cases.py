@@ -89,7 +89,7 @@ CASES = [
         "collective-matmul",
         {"model": "deepseek-v3", "batch": 64},
         {"tensor": 4, "collective_matmul": "one-way"},
-        "collective_matmul=one-way with deepseek-v3: latent attention's products have none; use collective_matmul=off",
+        "collective_matmul=one-way with deepseek-v3: latent attention has no collective matmul; use collective_matmul=off",
         {"tensor": 4},
     ),
     (
