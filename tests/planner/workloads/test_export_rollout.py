@@ -5,38 +5,9 @@ import sys
 
 import numpy as np
 
-SAMPLE = [
-    "--model",
-    "qwen3-tiny",
-    "--workload",
-    "sample",
-    "--prompt",
-    "16",
-    "--generate",
-    "8",
-    "--batch",
-    "8",
-    "--hw",
-    "cpu-host",
-    "--stages",
-    "modelled",
-]
-H100 = [
-    "--model",
-    "qwen3-1.7b",
-    "--workload",
-    "sample",
-    "--prompt",
-    "256",
-    "--generate",
-    "1024",
-    "--batch",
-    "512",
-    "--hw",
-    "dgx-h100",
-    "--stages",
-    "modelled",
-]
+ROLLOUT = ["--workload", "sample", "--stages", "modelled", "--survivors", "1", "--out", "run"]
+SAMPLE = [*ROLLOUT, "--model", "qwen3-tiny", "--prompt", "16", "--generate", "8", "--batch", "8", "--hw", "cpu-host"]
+H100 = [*ROLLOUT, "--model", "qwen3-1.7b", "--prompt", "256", "--generate", "1024", "--batch", "512", "--hw", "dgx-h100"]
 
 
 def run(folder, *arguments):
@@ -45,7 +16,7 @@ def run(folder, *arguments):
 
 
 def exported(lcplan, *layout, check=False):
-    assert lcplan("search", *SAMPLE, *layout, "--survivors", "1", "--out", "run")[0] == 0
+    assert lcplan("search", *SAMPLE, *layout)[0] == 0
     code, document, err = lcplan("export", "run", "--to", "jax", *(["--check"] if check else []))
     assert code == 0, err
     return document
@@ -81,7 +52,7 @@ def test_the_loop_samples_the_prompts_of_a_file(lcplan, tmp_path):
 
 
 def test_a_gpu_plan_has_the_launch_of_its_hardware(lcplan, tmp_path):
-    assert lcplan("search", *H100, "--devices", "8", "--survivors", "1", "--out", "run")[0] == 0
+    assert lcplan("search", *H100, "--devices", "8")[0] == 0
     code, document, _ = lcplan("export", "run", "--to", "jax")
     assert code == 0
     assert document["launch"]["command"] == "python3 rollout.py"
@@ -93,7 +64,7 @@ def test_a_gpu_plan_has_the_launch_of_its_hardware(lcplan, tmp_path):
 
 
 def test_other_trainers_refuse_it_by_name(lcplan):
-    assert lcplan("search", *H100, "--devices", "8", "--survivors", "1", "--out", "run")[0] == 0
+    assert lcplan("search", *H100, "--devices", "8")[0] == 0
     code, document, err = lcplan("export", "run", "--to", "megatron")
     assert (code, document) == (2, None)
     assert "a plan of --workload sample is not exported to Megatron-LM" in err
