@@ -108,7 +108,7 @@ def _step_of(plan: Plan, target: Trainer) -> Workload:
         able = " or ".join(f"--to {one.name}" for one in all_trainers() if workload.kind in one.workloads)
         raise BadInputError(
             f"{target.name}: a plan of --workload {workload.kind} is not exported to {target.title}, which lcplan gives plans"
-            f" of --workload {' and '.join(target.workloads)}; use {able}"
+            f" of --workload {' and '.join(target.workloads)}; {f'use {able}' if able else 'no trainer takes it'}"
         )
     if workload.train is not None:
         return workload.train

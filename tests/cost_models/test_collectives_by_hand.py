@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hand_cases import HAND, LINK, RATES, layout, rate, times
+from hand_cases import HAND, LINK, MIXTURE, RATES, layout, rate, times
 
 from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.collectives.contention import hidden_contention_seconds, multiprocessor_share, transit_bytes
@@ -227,3 +227,19 @@ def test_groups_over_two_nodes_leave_each_by_its_members_ports():
 def test_a_torus_permute_takes_one_link():
     found, machine = cost("collective-permute", machine="tpu-v5p-64", fsdp=32)
     assert found.seconds_per_byte == near(1 / machine.ici_link.oneway_bytes_per_s.value)
+
+
+def test_only_the_attention_of_a_mixture_has_collective_matmuls():
+    fields = {"tensor": 2, "collective_matmul": "one-way", "rates": {"gemm": rate(1e15)}}
+    found = matmul(0.0, spec=MIXTURE, **fields)
+    # query, key, value and out alone: two products of a hop each; one sum; attention's rows in order
+    order, sums = 2 * 2 * 256 * 32, 3 * 2048
+    forward = 2 * FLOOR_S + (sums + order + 2 * (192 + 64)) / 1e6
+    assert found.forward == near(forward)
+    assert found.backward == near(forward + 2 * 4 * (192 + 64) / 1e6)
+    assert found.again == near(2 * FLOOR_S + (sums + 2 * (192 + 64)) / 1e6)
+    # 256 rows of 8 features in bf16; attention gathers and scatters by hops: 3 + 2 + 1 again; the rest are whole
+    moved = terms(spec=MIXTURE, tensor=2, collective_matmul="one-way")
+    assert moved["stream-ring", "collective-permute"] == [(2048, 6 * 2)]
+    assert moved["stream", "all-gather"] == [(4096, 3 * 2 + 1)]
+    assert moved["stream", "reduce-scatter"] == [(4096, 2 * 2 + 1)]
