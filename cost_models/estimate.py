@@ -21,6 +21,8 @@ from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
 from cost_models.memory.saved_tensors import host_bytes, host_is_full
 from cost_models.rates.published import rates_for
 from cost_models.time.step import StepTime
+from cost_models.uncertainty.bands import bands
+from cost_models.uncertainty.kind import RestsOn, rests_on
 from lcplan.strategy import AxisName
 
 CHUNK_ROWS = 8192
@@ -52,6 +54,7 @@ class EstimateTable:
     mfu_ratio: Floats
     fits: Bools
     basis: dict[str, str]
+    rests_on: RestsOn
 
     def __len__(self) -> int:
         return int(self.step_s.shape[0])
@@ -94,6 +97,8 @@ class EstimateTable:
     def row(self, i: int) -> dict[str, Any]:
         """Return row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
         memory = {name: round(float(column[i])) for name, column in self.memory_bytes.items()}
+        times = {name: float(column[i]) for name, column in self.time_s.items()}
+        total = sum(memory.values())
         return {
             "step_s": float(self.step_s[i]),
             "tokens_per_s": float(self.tokens_per_s[i]),
@@ -102,12 +107,13 @@ class EstimateTable:
             "hardware_tflop_per_s_per_device": float(self.hardware_tflop_per_s_per_device[i]),
             "mfu_ratio": float(self.mfu_ratio[i]),
             "fits": bool(self.fits[i]),
-            "memory_bytes": {"total": sum(memory.values()), **memory},
+            "memory_bytes": {"total": total, **memory},
             "host_bytes": round(float(self.host_bytes[i])),
             "memory_phase": self.phase_name(i),
             "allowance_bytes": round(float(self.allowance_bytes[i])),
-            "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
+            "time_s": times,
             "basis": self.basis,
+            **bands(self.rests_on, time_s=times, total_bytes=total),
         }
 
 
@@ -178,6 +184,7 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
         mfu_ratio=model_tflop_per_s * 1e12 / setting.hardware.device.peak_flop_per_s.value,
         fits=total + allowance <= setting.budget_bytes,
         basis=rates.basis,
+        rests_on=rests_on(setting),
     )
 
 

@@ -17,6 +17,7 @@ from cost_models.rollout.layout import Rollout
 from cost_models.rollout.memory import ROLLOUT_PHASES, RolloutMemory
 from cost_models.rollout.table import RolloutTable
 from cost_models.rollout.time import RolloutTime
+from cost_models.uncertainty.kind import rests_on
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
         mfu_ratio=rate * 1e12 / setting.hardware.device.peak_flop_per_s.value,
         fits=total + allowance <= setting.budget_bytes,
         basis=rates.basis,
+        rests_on=rests_on(setting),
         extra={
             "decode_step_s": (seconds - times["prefill"]) / work.generate,
             "seconds_per_sequence": seconds / work.batch,
