@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, divisors_up_to
 from planner.trainers.common.interface import OWN_STEP, Difference, Job, Trainer
@@ -119,7 +120,7 @@ def keeps_more(job: Job, trainer: str) -> list[Difference]:
     if job.strategy.remat != "save-all":
         return []
     tensor, model = job.strategy.mesh.tensor, job.model
-    width = 2 * model.d_model / tensor + model.d_ff / tensor
+    width = (2 * model.d_model + fed_width(model)) / tensor
     return [
         Difference(
             name="saved-activations",
@@ -129,3 +130,12 @@ def keeps_more(job: Job, trainer: str) -> list[Difference]:
             extra_bytes=round(2 * job.local_tokens * width * model.layers),
         )
     ]
+
+
+def fed_width(model: ModelSpec) -> float:
+    """Features of a token inside a layer's feed-forward, with experts those of all that it meets; the mean over layers."""
+    experts = model.experts
+    if experts is None:
+        return model.d_ff
+    share = model.expert_layers / model.layers
+    return share * (experts.active * experts.d_ff + experts.shared_d_ff) + (1 - share) * model.d_ff
