@@ -18,10 +18,9 @@ from lcplan.strategy import STEP_KNOBS, Strategy
 from lcplan.strategy import Knob as StrategyKnob
 from planner.request.filters import Filters
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.further import whole_loss_bytes
 from planner.trainers.common.interface import Knob, KnobName, Trainer
 from planner.trainers.common.programs import priced_as
-from planner.trainers.common.rules import window_rule
+from planner.trainers.common.rules import whole_loss_bytes, window_rule
 
 
 def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec, jax: str = "") -> Filters:

@@ -17,8 +17,8 @@ from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.experts import buffers
 from planner.trainers.common.interface import Difference, Job
+from planner.trainers.common.rules import buffers
 
 Arguments = dict[str, str | None]
 

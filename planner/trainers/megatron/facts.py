@@ -14,11 +14,10 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from planner.trainers.common.further import bf16_copy_bytes, kept_bytes
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
 from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import MEGATRON_FSDP
-from planner.trainers.common.rules import bf16_copy, keeps_more, two_chunks_rule, ulysses_kv_rule
+from planner.trainers.common.rules import bf16_copy, bf16_copy_bytes, keeps_more, kept_bytes, two_chunks_rule, ulysses_kv_rule
 from planner.trainers.megatron import experts
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})

@@ -80,7 +80,7 @@ def dispatch_of(arguments: Arguments, *, file: str) -> tuple[dict[str, Any], lis
 def _layers_with_experts(text: str, layers: int, *, file: str) -> tuple[int, int]:
     """Return ``first_dense`` and ``every`` of ``--moe-layer-freq``.
 
-    A number n stands for the first of every n layers (``get_moe_layer_pattern``), a list has one entry per layer.
+    A number n means the first of every n layers (``get_moe_layer_pattern``); a list has one entry per layer.
     """
     if text.isdecimal():
         pattern = [int(layer % max(1, int(text)) == 0) for layer in range(layers)]

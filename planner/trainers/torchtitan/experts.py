@@ -13,9 +13,9 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import MOE_DISPATCHES, Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.experts import buffers
 from planner.trainers.common.interface import Difference, Job, Knob
 from planner.trainers.common.knobs import instead
+from planner.trainers.common.rules import buffers
 
 DISPATCH = Knob(
     instead("dropless", of=MOE_DISPATCHES),

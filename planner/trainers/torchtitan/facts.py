@@ -15,11 +15,10 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.further import kept_bytes
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
 from planner.trainers.common.knobs import always, as_is, besides, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
-from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule
+from planner.trainers.common.rules import keeps_more, kept_bytes, kv_heads_rule, two_chunks_rule
 from planner.trainers.torchtitan import experts
 
 MODULE = "lcplan_torchtitan"

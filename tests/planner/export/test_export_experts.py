@@ -16,9 +16,9 @@ from planner.imports.estimate import placed
 from planner.imports.read import read_file
 from planner.space.analysis import setting_of
 from planner.trainers import Job, trainer
-from planner.trainers.common.further import whole_loss_bytes
 from planner.trainers.common.imported import mesh_text
 from planner.trainers.common.restrict import rules_for
+from planner.trainers.common.rules import whole_loss_bytes
 from planner.trainers.common.translate import further_logits
 
 NAMES = ("megatron", "torchtitan")
