@@ -106,7 +106,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
 
 
 def inherited_rates(hardware: HardwareSpec) -> str:
-    """Return how rates of another device are scaled for this one, in words; empty where none is.
+    """Return how rates of another device are scaled for this one, in words; empty for a device with its own rates.
 
     Parameters
     ----------

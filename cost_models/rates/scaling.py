@@ -53,7 +53,7 @@ def bandwidth_ratio(hardware: HardwareSpec, entry: dict[str, Any]) -> float:
 
     Notes
     -----
-    Source: a copy is bound by the memory alone.
+    Source: only the memory bounds a copy.
     """
     nominal = hardware.device.hbm_bytes_per_s.value
     return float(nominal / entry.get("hbm", {}).get("nominal_bytes_per_s", nominal))

@@ -115,7 +115,9 @@ def test_rates_of_a_device_with_another_peak_or_memory_are_scaled_and_say_so():
     )
     assert inherited_rates(full) == ""
     program = STEP.model_copy(update={"attention": "flash2"})
-    older = rates_for(Setting(model("llama3-8b"), cut, Workload(seq_len=8192, global_batch=1), cut.usable_bytes, program=program))
+    older = rates_for(
+        Setting(model("llama3-8b"), cut, Workload(seq_len=8192, global_batch=1), cut.usable_bytes, program=program)
+    )
     assert older.attention_forward.value == pytest.approx(382e12 * 148 / 989)
 
 
