@@ -174,7 +174,7 @@ class SampleStep:
         work, problems = self.spec.workload, []
         if tuple(prompts_BT.shape) != (work.batch, work.prompt):
             problems.append(f"prompts of shape {tuple(prompts_BT.shape)}: this rollout takes {(work.batch, work.prompt)}, B T")
-        if lengths_B is not None:
+        if lengths_B is not None and getattr(lengths_B, "is_fully_addressable", True):
             lengths = np.asarray(lengths_B)
             if lengths.shape != (work.batch,) or lengths.min() < 1 or lengths.max() > work.prompt:
                 problems.append(
