@@ -133,8 +133,8 @@ def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
 
 def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
     return (
-        f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler chooses how "
-        f"rows of {setting.model.name} travel; use dropless or capacity, or sharding_mode=manual"
+        f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler chooses "
+        f"how rows of {setting.model.name} travel; use dropless or capacity, or sharding_mode=manual"
     )
 
 

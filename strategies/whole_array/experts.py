@@ -4,7 +4,7 @@ The router, the routes and the products are those of ``strategies.moe`` with one
 shardings take the place of the collectives.
 
 * ``dropless``: one sort of all tokens, ragged products of all experts. Only operands and result have a sharding. No dim of a
-  sorted array belongs to one device, so the compiler gathers: this is what a plain jit adds to a mixture.
+  sorted array belongs to one device, so the compiler gathers: a plain jit adds this to a mixture.
 * ``capacity``: every device's tokens fill their own rows of each expert. The rows are split over tokens, then over experts;
   from these two shardings the compiler derives the all-to-all (Lepikhin et al., GShard, ICLR 2021, section 3.3).
 
