@@ -10,6 +10,7 @@ from cost_models.inputs.program import STEP, Program
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
+from lcplan.spec.rollout_workloads import WorkloadKind
 from lcplan.spec.workload import Workload
 from lcplan.strategy import KNOBS, Strategy
 from lcplan.strategy import Knob as StrategyKnob
@@ -30,6 +31,7 @@ class Job:
     model: ModelSpec
     hardware: HardwareSpec
     workload: Workload
+    """The train step; of a plan without one, the forward pass over its whole sequences."""
     strategy: Strategy
 
     @property
@@ -167,6 +169,8 @@ class Trainer:
     """Whether layers with a sliding window shorter than the sequence are exported."""
     precisions: tuple[Precision, ...] = ("bf16",)
     """Precisions of a workload that are exported."""
+    workloads: tuple[WorkloadKind, ...] = ("train",)
+    """Kinds of workload whose plans are exported."""
     whole_loss: bool = False
     """Whether logits of all local tokens exist at once."""
     replicates: bool = True

@@ -50,7 +50,7 @@ def all_or_nothing(why: str) -> Knob:
 
 def torch_knobs(label: str) -> dict[KnobName, Knob]:
     """The knobs that every PyTorch trainer has alike."""
-    nccl = as_is("nccl", "ici", "host") | instead("nccl", of=_other_backends())
+    nccl = as_is("nccl", "rccl", "ici", "host") | instead("nccl", of=_other_backends())
     return {"backend": Knob(nccl, "torch's process groups go by NCCL"), "collective_matmul": _whole_products(label)}
 
 
@@ -64,7 +64,7 @@ def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
 
 
 def _other_backends() -> tuple[str, ...]:
-    return tuple(name for name in GPU_BACKENDS if name != "nccl")
+    return tuple(name for name in GPU_BACKENDS if name not in ("nccl", "rccl"))
 
 
 def _whole_products(label: str) -> Knob:

@@ -45,4 +45,5 @@ TRAINER = Trainer(
     experts=True,
     windows=True,
     precisions=("bf16", "fp32"),
+    workloads=("train", "sample"),
 )

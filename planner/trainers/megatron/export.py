@@ -36,7 +36,7 @@ def export(translation: Translation, plan: Plan) -> Written:
     bridge = [f"# {title(translation)}", "# Overrides of a Megatron-Bridge recipe, one a line", *_bridge(job)]
     files = {FILE: "\n".join(lines) + "\n", BRIDGE_FILE: "\n".join(bridge) + "\n"}
     gpu = job.hardware.device.gpu
-    check = {"compute_capability": gpu.compute_capability[0] if gpu else 9, "bridge": BRIDGE_FILE}
+    check = {"compute_capability": gpu.compute_capability[0] if gpu and gpu.compute_capability else 9, "bridge": BRIDGE_FILE}
     return Written(files, _launch(translation, plan), check=check)
 
 
