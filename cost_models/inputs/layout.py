@@ -128,6 +128,12 @@ class Layout:
         return np.where(stated > 0, stated, largest[row.ravel()])
 
     @cached_property
+    def idle_devices(self) -> Floats:
+        """Devices of the job's domains that it leaves idle and no other job of several domains can use [count]."""
+        domains = np.ceil(self.devices / self.segment)
+        return np.where(domains > 1, domains * self.setting.hardware.domain_size - self.devices, 0.0)
+
+    @cached_property
     def weight_shards(self) -> Floats:
         """Devices in one all-gather of weights: ``f c e``, or ``f e`` if context does not shard weights [count]."""
         return self.members(self.weight_axes)

@@ -94,7 +94,7 @@ def domains_for(hardware: HardwareSpec, devices: int) -> int:
 def idle_devices(hardware: HardwareSpec, devices: int, stated: int = 0) -> int:
     """Return the devices of a job's domains that it leaves idle and no other job of several domains can use.
 
-    A job inside one domain leaves none: others share the domain.
+    A job inside one domain leaves no device idle: others share the domain.
 
     >>> from lcplan.catalog import hardware
     >>> idle_devices(hardware("gb200-nvl72x16"), 128), idle_devices(hardware("gb200-nvl72"), 64)

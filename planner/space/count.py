@@ -19,7 +19,7 @@ OWN_COUNT = (*WAY, "segment", "microbatches", "loss_chunk_tokens")
 def segment_choices(request: SearchRequest, devices: int, tensor: int) -> tuple[int, ...]:
     """The segments of a mesh that are worth a row, as the knob's values: 0 for one domain or whole ones.
 
-    All that spread the devices evenly and hold whole tensor groups; where there are none, 0, which a rule then rejects.
+    A segment spreads the devices evenly and holds whole tensor groups. Without such a segment it is 0, which a rule rejects.
     """
     hardware, given = request.hardware, request.filters.segment
     if given:

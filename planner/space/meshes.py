@@ -1,4 +1,4 @@
-"""Meshes: those that keep the rules, made from the shapes that keep them; the others are counted and not made."""
+"""Meshes that keep the rules, made from the shapes that keep them; the other meshes are counted and not made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from planner.space.shapes import BATCH_AXES, Counts, Ints, Shapes
 Splits = tuple[Ints, Ints]
 """Splits of each number of ranks over the batch axes, and those of them with fsdp 1 (``Counts.split_counts``)."""
 Weigh = Callable[[Shapes, Splits], Ints]
-"""How many strategies all meshes of each shape stand for, shape ``[n]``."""
+"""How many strategies all meshes of each shape have together, shape ``[n]``."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def keeping(
     most_devices: int | None = None,
     weigh: Weigh | None = None,
 ) -> Screened:
-    """The meshes of a request that break none of ``rules``, of at most ``most_devices`` devices.
+    """Return the meshes of a request that keep all of ``rules``, of at most ``most_devices`` devices.
 
     A rule that rejects a shape (all its ranks on the data axis) rejects every mesh of it: rules are about divisors, which one
     large axis has fewest of to keep. So a shape is screened first, and only the meshes of shapes that pass are made.
@@ -101,7 +101,7 @@ def _meshes(request: SearchRequest, counts: Counts, shapes: Shapes) -> Ints:
 
 
 def _weights(weigh: Weigh, meshes: Ints) -> Ints:
-    """How many strategies each mesh stands for with its own segment: those of its shape, if it were the shape's only mesh."""
+    """How many strategies each mesh has with its own segment: the count of its shape, if it were the shape's only mesh."""
     sizes = {name: meshes[:, index] for index, name in enumerate(PLACED)}
     ranks = np.prod([sizes[axis] for axis in BATCH_AXES], axis=0)
     shapes = Shapes(ranks, {axis: sizes[axis] for axis in AXES if axis not in BATCH_AXES}, sizes["segment"])

@@ -29,7 +29,7 @@ class Rejected:
         return sum(self.counts.values())
 
     def then(self, further: Rejected) -> Rejected:
-        """These, and those that later rules rejected."""
+        """These strategies and the ones that later rules rejected."""
         return Rejected((*self.rules, *further.rules), {**self.counts, **further.counts}, {**self.examples, **further.examples})
 
     def example(self, setting: Setting, name: str) -> str:
@@ -51,7 +51,7 @@ class Tally:
         self._rules = rules
         self._counts = [0] * len(rules)
         self._examples: dict[int, tuple[int, Strategy]] = {}
-        """By rule: devices, and the strategy."""
+        """Devices and strategy by rule."""
 
     def add(self, broken: NDArray[np.int64], table: StrategyTable, weights: NDArray[np.int64] | int = 1) -> None:
         """Count the rows of ``table`` that break a rule (``screen``), each as ``weights`` strategies."""
@@ -68,7 +68,7 @@ class Tally:
                 self._examples[index] = most, table.strategy(int(counted[np.flatnonzero(devices == most)[-1]]))
 
     def result(self) -> Rejected:
-        """What was counted."""
+        """Return the counts and examples so far."""
         counts = {rule.name: count for rule, count in zip(self._rules, self._counts, strict=True) if count}
         examples = {self._rules[index].name: strategy for index, (_, strategy) in sorted(self._examples.items())}
         return Rejected(self._rules, counts, examples)

@@ -61,7 +61,7 @@ class Counts:
     """The device counts and the sizes of axes that a request lets in."""
 
     devices: int | None
-    """Exactly so many; None: every count up to ``most``."""
+    """Exactly this many; None: every count up to ``most``."""
     most: int
     allowed: Mapping[str, Allowed]
 

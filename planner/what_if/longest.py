@@ -84,7 +84,7 @@ def _ends(
 ) -> Iterator[tuple[int, Ints]]:
     """Pair each group of meshes of one unit with the longest length that fits with the smallest loss chunk.
 
-    The meshes keep every rule except those in ``waived``.
+    The meshes keep every rule except the rules in ``waived``.
     """
     for unit, group in _by_unit(request, meshes, waived=waived):
         table = _table(ask, request, meshes=group, unit=unit, waived=waived)

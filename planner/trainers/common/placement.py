@@ -1,4 +1,4 @@
-"""Placement of a job on several domains (racks, TPU slices): what each scheduler has to be asked for."""
+"""Placement of a job on several domains (racks, TPU slices), in the options of schedulers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from planner.trainers.common.interface import Job
 
 
 def slurm_placement(job: Job) -> tuple[str, ...]:
-    """Options of sbatch and srun that give the job as many hosts of each domain as the plan; none where one host is a domain.
+    """Options of sbatch and srun that give the job as many hosts of each domain as the plan; empty where one host is a domain.
 
     Source: Slurm, sbatch ``--segment`` (nodes of each block under topology/block).
     """
@@ -19,7 +19,7 @@ def slurm_placement(job: Job) -> tuple[str, ...]:
 
 
 def placement_notes(job: Job) -> tuple[str, ...]:
-    """Lines on where the devices have to be; none for a job in one domain, or whose domains are single hosts."""
+    """Lines on where the devices have to be; empty for a job in one domain, or whose domains are single hosts."""
     segment, domains = _segment(job)
     hardware, node = job.hardware, job.hardware.node_size
     if domains == 1 or (hardware.kind != "tpu" and segment <= node):
