@@ -12,7 +12,7 @@ from lcplan import __version__
 from lcplan.evidence.plan import Plan
 from lcplan.formats.units import format_tokens
 from planner.trainers import Translation
-from planner.trainers.common.placement import placement_notes
+from planner.trainers.common.launchers import placement_notes
 
 LAUNCH_FILE = "launch.sh"
 

@@ -12,7 +12,7 @@ from lcplan.evidence.plan import Plan
 from planner.measure.targets.backends import devices_per_process, environment, flags_variable, xla_flags
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch
-from planner.trainers.common.placement import slurm_placement
+from planner.trainers.common.launchers import slurm_placement
 
 HEAP_CHUNKS = 6
 """Chunks of keys and values in the heap: sent and received, in bf16 (1 each) and as gradients in fp32 (2 each)."""

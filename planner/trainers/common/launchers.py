@@ -1,9 +1,19 @@
-"""Placement of a job on several domains (racks, TPU slices), in the options of schedulers."""
+"""How jobs are launched: torchrun, and the placement on several domains (racks, TPU slices) in the options of schedulers."""
 
 from __future__ import annotations
 
 from lcplan.spec.segments import domains_of, segment_of
 from planner.trainers.common.interface import Job
+
+RENDEZVOUS_NOTE = "Set HEAD_NODE to the first host's address where there is more than one."
+
+
+def torchrun(job: Job) -> tuple[str, ...]:
+    """The launcher's words before the program's own."""
+    local = min(job.hardware.node_size, job.strategy.devices)
+    hosts = -(-job.strategy.devices // local)
+    rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "${HEAD_NODE:-localhost}:29500")
+    return ("torchrun", "--nnodes", str(hosts), "--nproc-per-node", str(local), *rendezvous)
 
 
 def slurm_placement(job: Job) -> tuple[str, ...]:
