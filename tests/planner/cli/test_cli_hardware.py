@@ -42,6 +42,16 @@ def test_an_amd_node_is_planned_with_its_own_library_alone(lcplan):
     assert "--backend nvshmem: mi300x has rccl" in refused.err
 
 
+def test_hardware_in_other_words_is_read_with_a_note(lcplan):
+    answer = lcplan("estimate", *MODEL, "--hw", "8xH100", "--mesh", "fsdp=8", "--format", "json")
+    assert answer.code == 0, answer.err
+    assert answer.json["request"]["hardware"]["name"] == "dgx-h100"
+    assert answer.err.startswith("note: '8xH100' is read as dgx-h100, which has 8 devices\n")
+    refused = lcplan("estimate", *MODEL, "--hw", "4xH100", "--mesh", "fsdp=4")
+    assert refused.code == 2
+    assert "use --hw dgx-h100 --devices 4" in refused.err
+
+
 CARDS = """
 kind: gpu
 domain_size: 4
