@@ -145,8 +145,8 @@ def _ring_matmul(setting: Setting, table: StrategyTable) -> Mask:
 def _say_ring_matmul(setting: Setting, strategy: Strategy) -> str:
     if setting.model.latent:
         return (
-            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective matmul; "
-            "use collective_matmul=off"
+            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective "
+            "matmul; use collective_matmul=off"
         )
     return (
         f"collective_matmul={strategy.collective_matmul} is written out in sharding_mode=manual only, "
