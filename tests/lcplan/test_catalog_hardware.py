@@ -6,7 +6,17 @@ from lcplan.catalog import hardware, hardware_names
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.hardware import Figure, GpuFacts, HardwareSpec
 
-GPUS = ("dgx-a100-40", "dgx-a100-80", "hgx-a800", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72", "gh200-quad")
+GPUS = (
+    "dgx-a100-40",
+    "dgx-a100-80",
+    "hgx-a800",
+    "dgx-h100",
+    "dgx-h200",
+    "dgx-b200",
+    "gb200-nvl72",
+    "gb300-nvl72",
+    "gh200-quad",
+)
 OTHERS = ("dgx-b300", "gh200", "hgx-b300", "hgx-h20", "pcie-a40", "pcie-l40s")
 """GPUs whose peak is not the product of their clock and their units, or that have a network in place of a domain."""
 AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
