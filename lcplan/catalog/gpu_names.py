@@ -1,4 +1,4 @@
-"""Names that people give to hardware beside the catalogue's own: of GPUs, and of systems with the same figures."""
+"""Names that people give to hardware besides the catalogue's own: of GPUs, and of systems with the same figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GPUS: Mapping[str, str] = MappingProxyType(
         "mi355x": "mi355x",
     }
 )
-"""The catalogue's node or rack of each GPU. A number beside such a name counts GPUs."""
+"""The catalogue's node or rack of each GPU. A number with such a name counts GPUs."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "nvl72": "gb200-nvl72",
     }
 )
-"""The catalogue's entry of a system that has the same GPUs, links and network. A number beside such a name counts systems."""
+"""The catalogue's entry of a system that has the same GPUs, links and network. A number with such a name counts systems."""
 
 TPU_WORDS: Mapping[str, str] = MappingProxyType(
     {

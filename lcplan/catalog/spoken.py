@@ -38,7 +38,7 @@ def spoken(text: str) -> Spoken | None:
     Raises
     ------
     BadInputError
-        A number of GPUs that is no whole number of nodes, or a TPU generation without a size; with what to write.
+        A number of GPUs that is no whole number of nodes, or a TPU generation without a size; with the right words.
     """
     words = _plain(text)
     if words in TPU_WORDS:
@@ -72,8 +72,10 @@ def _plain(text: str) -> str:
 
 
 def _counted(words: str) -> tuple[int | None, str, bool]:
-    """The number, the name, and whether the number counts GPUs: it does before any GPU's name, and behind those that are no
-    catalogue entry."""
+    """The number, the name, and whether the number counts GPUs.
+
+    It does before any GPU's name, and behind a GPU's name that is no catalogue entry.
+    """
     if words in GPUS or words in SYSTEMS:
         return None, words, False
     if before := _BEFORE.fullmatch(words):
@@ -94,7 +96,7 @@ def _gpus(text: str, name: str, count: int | None) -> HardwareSpec | None:
     enough = node.name if nodes == 0 else f"{node.name}x{nodes + 1}"
     devices = f" --devices {count}" if count else ""
     raise BadInputError(
-        f"hardware {text!r}: a number beside a GPU's name counts GPUs, and {node.name} has {node.domain_size}; "
+        f"hardware {text!r}: a number with a GPU's name counts GPUs, and {node.name} has {node.domain_size}; "
         f"use --hw {enough}{devices} ({node.name}xN is N times {node.domain_size} GPUs)"
     )
 

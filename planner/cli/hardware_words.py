@@ -8,7 +8,7 @@ from lcplan.formats.errors import BadInputError
 
 
 def note_words(text: str) -> None:
-    """Show on stderr how words such as ``8xh100`` are read. What cannot be read is left to the command to refuse."""
+    """Show on stderr how words such as ``8xh100`` are read. The command refuses words that cannot be read."""
     from lcplan.catalog import read_as
 
     try:
