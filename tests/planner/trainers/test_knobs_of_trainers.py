@@ -32,7 +32,7 @@ OF_EXPERTS = {
     "expert_tensor": ({"fsdp": 4, "tensor": 2, "expert_fold": 4}, "whole"),
 }
 DIFFERENCES = {"ulysses": "scheme", "bidirectional": "scheme", "offload_percent": "remat", "loss_chunk_tokens": "loss"}
-DIFFERENCES |= {"moe_capacity_percent": "expert-buffers"}
+DIFFERENCES |= {"moe_capacity_percent": "expert-buffers", "expert_tensor": "expert-fold"}
 """Other names of a difference that covers the knob: of a knob that decides whether this one is active, or of a part."""
 PAIRS = [(name, knob) for name in trainer_names() for knob in (*CASES, *(OF_EXPERTS if trainer(name).experts else ()))]
 
