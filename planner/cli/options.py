@@ -120,6 +120,12 @@ _WORKLOAD = [
     click.option("--generate", type=Tokens("--generate"), metavar="TOKENS", help="sample, rl: tokens after it."),
     click.option("--batch", type=click.IntRange(min=1), metavar="SEQS", help="sample, rl: sequences of a rollout."),
     click.option("--kv-dtype", type=click.Choice(get_args(Dtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(0, 100),
+        metavar="T",
+        help="sample, rl: divides the logits before tokens are drawn; 0 takes the most likely. [default: 1]",
+    ),
     click.option("--no-donate", is_flag=True, help="sample, rl: a decode step makes another cache."),
 ]
 
