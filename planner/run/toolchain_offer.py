@@ -129,9 +129,9 @@ def check_at_hand(request: SearchRequest) -> None:
 def default_stage(request: SearchRequest) -> Stage:
     """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled.
 
-    Modelled where no step computes the model.
+    Modelled where no step computes the model, or the strategies that are asked for.
     """
-    if request.model.not_built:
+    if request.not_built:
         return "modelled"
     return "timed" if devices_at_hand(request.hardware) >= _wanted(request) else "compiled"
 
