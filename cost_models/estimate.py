@@ -239,8 +239,8 @@ def memory_model(layout: Layout) -> StepMemory | TorchMemory:
 def allowance_bytes(layout: Layout) -> Floats:
     """Return the memory that runtime and communicators take in addition to the executable.
 
-    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and the
-    further communicators of a trainer's ring.
+    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, two for
+    folded experts (their ranks and their replicas), and the further communicators of a trainer's ring.
 
     Parameters
     ----------
@@ -259,6 +259,7 @@ def allowance_bytes(layout: Layout) -> Floats:
     allowance = layout.setting.hardware.allowance
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
+    groups = groups + 2.0 * layout.folds
     more = layout.setting.program.ring_communicators - 1
     groups = groups + more * layout.rings * layout.joins(("context",)) if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)

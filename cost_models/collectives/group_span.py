@@ -42,16 +42,18 @@ class Span:
 
 
 def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span:
-    """Return the span of a subgroup of context ranks: neighbours that exchange heads, or one rank of each such group.
+    """Return the span of a subgroup: context ranks that exchange heads or one of each such group, or the ranks of experts.
+
+    Folded expert ranks are neighbours outside the tensor ranks that split an expert, whatever axes they are of.
 
     Parameters
     ----------
     layout : Layout
         Candidates.
     span : Span
-        Groups of the whole context axis.
+        Groups of all ranks of the axes.
     subgroup : str or None
-        ``neighbours``, ``groups``, or None for all ranks.
+        One of ``Subgroup``, or None for all ranks.
 
     Returns
     -------
@@ -60,10 +62,16 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
 
     Notes
     -----
-    Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups.
+    Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups. Folded ranks:
+    megatron-core, ``parallel_state.py`` (``RankGenerator``); torchtitan, ``parallel_dims.py`` (``full_sparse_mesh``).
     """
     if subgroup is None:
         return span
+    if subgroup == "experts":
+        return _placed(layout, layout.expert_ranks, np.where(layout.folds, layout.expert_tensor, span.stride))
+    if subgroup == "expert-replicas":
+        inside = layout.expert_tensor * layout.expert_ranks
+        return _placed(layout, layout.expert_replicas, np.where(layout.folds, inside, span.stride))
     if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
     return _placed(layout, layout.chunks, span.stride * layout.exchange)

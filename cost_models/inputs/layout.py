@@ -88,6 +88,37 @@ class Layout:
         """Size of the expert axis: ``e`` [count]."""
         return self._size("expert")
 
+    @cached_property
+    def expert_ranks(self) -> Floats:
+        """Ranks that share a layer's experts, on the expert axis or folded over other axes: ``e`` [count]."""
+        return self.expert * self.table.expert_fold
+
+    @cached_property
+    def folds(self) -> Bools:
+        """Rows whose expert ranks are folded over tensor, context and fsdp ranks."""
+        return self.table.expert_fold > 1
+
+    @cached_property
+    def whole_experts(self) -> Bools:
+        """Rows whose tensor ranks hold whole experts, and route their own part of the tokens."""
+        return self.folds & (self.table.expert_tensor > 0) & (self.table.tensor > 1)
+
+    @cached_property
+    def expert_tensor(self) -> Floats:
+        """Tensor ranks that split each expert: ``t``, or 1 where they hold whole experts [count]."""
+        return np.where(self.whole_experts, 1.0, self.tensor)
+
+    @cached_property
+    def expert_replicas(self) -> Floats:
+        """Ranks that share the state of one expert's matrices: ``f c``, with folded experts ``f c t / (e t_e)`` [count]."""
+        inside = self.members(tuple(axis for axis in self.weight_axes if axis != "expert"))
+        return inside * self.tensor / (self.expert_tensor * self.table.expert_fold)
+
+    @cached_property
+    def routed_tokens(self) -> Floats:
+        """Tokens of a microbatch that a rank routes: those of its context rank, or its own part of them [tokens]."""
+        return self.tokens * self.expert_tensor / self.tensor
+
     def _size(self, axis: AxisName) -> Floats:
         """Size of one axis."""
         return self.once(f"size of {axis}", lambda: getattr(self.table, axis).astype(np.float64))

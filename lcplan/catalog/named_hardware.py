@@ -5,21 +5,11 @@ from __future__ import annotations
 import re
 
 from lcplan.catalog import folder, tpu
+from lcplan.catalog.gpu_names import GPUS, SYSTEMS
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 
-ALIASES = {
-    "a100": "dgx-a100-80",
-    "a100-40": "dgx-a100-40",
-    "a100-80": "dgx-a100-80",
-    "b200": "dgx-b200",
-    "dgx-a100": "dgx-a100-80",
-    "gb200": "gb200-nvl72",
-    "gb300": "gb300-nvl72",
-    "h100": "dgx-h100",
-    "h200": "dgx-h200",
-}
 MOST_DOMAINS = 2**20
 _COUNTED = re.compile(r"(.+?)x([0-9]{1,7})")
 _SEGMENTED = re.compile(r"(.+):([0-9]{1,7})")
@@ -95,7 +85,6 @@ def _count(text: str, count: int) -> int:
 
 def _one(name: str, *, domains: int) -> HardwareSpec | None:
     """``domains`` of a catalogue name or accelerator type; None if there is no such name."""
-    name = ALIASES.get(name, name)
     if name in tpu.family_names():
         example = tpu.slice_names(name)[-1]
         raise BadInputError(f"hardware {name!r} needs a slice size behind it, for example {example!r}")
@@ -115,4 +104,4 @@ def _examples() -> list[str]:
     """Names to compare a misspelt one with; each TPU generation by its published slices."""
     families = tpu.family_names()
     plain = [name for name in folder.names("hardware") if name not in families]
-    return [*plain, *ALIASES, *(name for family in families for name in tpu.slice_names(family))]
+    return [*plain, *GPUS, *SYSTEMS, *(name for family in families for name in tpu.slice_names(family))]

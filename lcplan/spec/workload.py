@@ -27,7 +27,7 @@ class Workload(Frozen):
         options=("seq", "global_batch", "document_len", "trainer"),
         needs=("seq",),
         example="--seq 64k",
-        instead=dict.fromkeys(("prompt", "generate", "batch", "kv_dtype", "no_donate"), "has no such option"),
+        instead=dict.fromkeys(("prompt", "generate", "batch", "kv_dtype", "temperature", "no_donate"), "has no such option"),
         sizes=("seq_len",),
         batch_field="global_batch",
         trained=True,

@@ -66,6 +66,12 @@ class SearchRequest(Frozen):
         return self
 
     @property
+    def not_built(self) -> tuple[str, ...]:
+        """Features of the model, and of the strategies that are asked for, that no step computes; empty: it can be compiled."""
+        folded: tuple[int, ...] = self.filters.expert_fold
+        return (*self.model.not_built, *(("folded expert ranks",) if max(folded, default=1) > 1 else ()))
+
+    @property
     def longest(self) -> int | None:
         """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
         return None if self.workload.facts.windows else self.model.sliding_window

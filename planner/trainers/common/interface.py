@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
+from cost_models.inputs.layout import Floats
 from cost_models.inputs.program import STEP, Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
@@ -45,6 +50,12 @@ class Job:
         return self.workload.global_batch // (self.replicas * self.strategy.microbatches)
 
     @property
+    def expert_ranks(self) -> tuple[int, int]:
+        """Ranks that share a layer's experts, and the tensor ranks that split each expert."""
+        strategy = self.strategy
+        return strategy.mesh.expert * strategy.expert_fold, 1 if strategy.expert_tensor == "whole" else strategy.mesh.tensor
+
+    @property
     def local_tokens(self) -> int:
         """Tokens of one microbatch on one context rank."""
         return self.micro_sequences * self.workload.seq_len // self.strategy.mesh.context
@@ -76,6 +87,8 @@ class Difference(Frozen):
     why: str
     field: str | None = None
     """The strategy's field, or ``workload``, that changes with it and so is priced; None: the cost model has no such input."""
+    with_fields: tuple[str, ...] = ()
+    """Further fields that change with ``field``."""
     extra_bytes: int = 0
     """Bytes per device of the trainer beyond (or below) the cost model, counted by hand."""
 
@@ -130,6 +143,11 @@ def no_extras(_: Job) -> list[Difference]:
     return []
 
 
+def nothing_further(_: Setting, table: StrategyTable) -> Floats:
+    """No bytes beyond the cost model, shape ``[n]``."""
+    return np.zeros(len(table))
+
+
 def documents_kept(_: Job) -> str | None:
     """The documents of a packed sequence do not attend to each other."""
     return None
@@ -155,6 +173,8 @@ class Trainer:
     """Why the trainer cannot build a model; empty: it can."""
     extras: Callable[[Job], list[Difference]] = no_extras
     """Differences beyond the knobs, for a job as the trainer runs it."""
+    further_bytes: Callable[[Setting, StrategyTable], Floats] = nothing_further
+    """Bytes per device of ``extras`` for many strategies, where the cost model prices the step of docs/step.md."""
     documents_lost: Callable[[Job], str | None] = documents_kept
     """Reason why documents of a packed sequence attend to each other in an exported job; None: they do not."""
     reads: Format | None = None
@@ -177,6 +197,10 @@ class Trainer:
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
     keys: frozenset[KnobName] = frozenset()
     """Knobs beyond ``knobs`` that its files or the environment of its launch have a key for."""
+    folds_experts: bool = False
+    """Whether expert ranks are folded over the ranks of context and fsdp, from the innermost, in place of an axis."""
+    splits_experts: bool = True
+    """Whether the tensor ranks of expert ranks split each expert; else they are expert ranks too, and hold whole ones."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP

@@ -9,6 +9,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.units import format_tokens
 from lcplan.strategy import AXIS_ORDERS, STEP_KNOBS, Strategy
 from planner.trainers.common.interface import Difference, Job, KnobName, Trainer
+from planner.trainers.common.programs import priced_as
 
 Fits = Callable[[Strategy], bool]
 
@@ -58,7 +59,7 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
     differences += _without_key(trainer, job, planned=planned)
-    for step in (_replicas, _loss, _axis_order, _documents):
+    for step in (_replicas, _expert_ranks, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
@@ -128,14 +129,36 @@ def _replicas(trainer: Trainer, job: Job) -> Step:
     return job.with_strategy(mesh=merged), [difference]
 
 
+def _expert_ranks(trainer: Trainer, job: Job) -> Step:
+    """Fold an expert axis that has context ranks outside it, where the trainer's expert ranks start from the innermost."""
+    mesh = job.strategy.mesh
+    whole = mesh.tensor > 1 and not trainer.splits_experts
+    if not trainer.folds_experts or mesh.expert == 1 or (mesh.context == 1 and not whole):
+        return job, []
+    names = "tensor, context and fsdp" if whole else "context and fsdp"
+    difference = Difference(
+        name="expert-ranks",
+        plan=f"an axis of {mesh.expert}, with sequences of its own, inside context",
+        trainer=f"the innermost {mesh.expert} ranks of {names}" + (", which hold whole experts" if whole else ""),
+        why=f"{trainer.title} folds expert ranks over the other axes; context ranks are then neighbours",
+        field="mesh",
+        with_fields=("expert_fold", "expert_tensor"),
+    )
+    folded = mesh.model_copy(update={"fsdp": mesh.fsdp * mesh.expert, "expert": 1})
+    kind = "whole" if whole else "split"
+    return job.with_strategy(mesh=folded, expert_fold=mesh.expert, expert_tensor=kind), [difference]
+
+
 def _loss(trainer: Trainer, job: Job) -> Step:
     whole = job.workload.seq_len // job.strategy.mesh.context
-    if not trainer.whole_loss or job.strategy.loss_chunk_tokens == whole:
+    own = priced_as(trainer.program, hardware=job.hardware, model=job.model)
+    counted = own.runtime == "torch" or not further_logits(job)
+    if not trainer.whole_loss or (job.strategy.loss_chunk_tokens == whole and counted):
         return job, []
     difference = Difference(
         name="loss",
         plan=f"logits of {job.strategy.loss_chunk_tokens} tokens at a time",
-        trainer=f"logits of all {whole} tokens of a context rank at once",
+        trainer=f"logits of all {job.local_tokens} tokens of a context rank at once",
         why=f"{trainer.title} has no chunked loss that its files can ask for",
         field="loss_chunk_tokens",
         extra_bytes=further_logits(job),

@@ -15,6 +15,7 @@ from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
 from planner.trainers.megatron.facts import SCHEMES
+from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
 
@@ -36,12 +37,15 @@ def read(file: str, devices: int | None = None) -> Imported:
     refuse_adapters(arguments, file=file)
     _refuse_stages(arguments, number, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
-    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    sizes, folded = _expert_ranks(arguments, number, sizes, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes), **folded}
     options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     model, notes = model_of(arguments, tensor=sizes["tensor"], file=file)
     options |= {"model": model} if model else {}
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(arguments, file),)
+    dispatch, unbounded = dispatch_of(arguments, file=file)
+    options |= dispatch
     remat, more = _remat(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
@@ -50,7 +54,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more, *notes_of(arguments)),
+        notes=(*notes, *more, *unbounded, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes)(job), *offloaded(arguments, job, file=file)],
         program=_program(arguments, sizes),
         whole_weights=_zero_one(arguments),
@@ -86,9 +90,26 @@ def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: st
             f"{file}: --num-distributed-optimizer-instances {copies} does not divide the {ranks} data-parallel ranks"
         )
     data = copies if sharded else ranks
-    sizes = {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}
-    key = "expert-model-parallel-size"
-    return with_experts(sizes, number(key, 1) or 1, key=f"--{key}", file=file), devices
+    return {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor, "expert": 1}, devices
+
+
+def _expert_ranks(
+    arguments: Arguments, number: Number, sizes: dict[str, int], *, file: str
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return mesh and knobs of the ranks that hold the experts."""
+    key, tensor = "expert-model-parallel-size", sizes["tensor"]
+    experts, split = number(key, 1) or 1, number("expert-tensor-parallel-size", tensor) or 1
+    if "num-experts" in arguments and split not in (1, tensor):
+        raise BadInputError(
+            f"{file}: --expert-tensor-parallel-size {split}: lcplan has experts that all {tensor} tensor ranks split, or "
+            f"that are whole on each; use 1{f' or {tensor}' * (tensor > 1)}"
+        )
+    if "num-experts" in arguments and split < tensor and experts == 1:
+        raise BadInputError(
+            f"{file}: --expert-tensor-parallel-size 1 without expert ranks: lcplan has no such experts that are whole on each "
+            f"of {tensor} tensor ranks; use --expert-tensor-parallel-size {tensor}, or --expert-model-parallel-size {tensor}"
+        )
+    return with_experts(sizes, experts, splits=split == tensor, key=f"--{key}", file=file)
 
 
 def _sharding_strategy(arguments: Arguments) -> str:
@@ -144,7 +165,8 @@ def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, lis
     wrong = [module for module in modules if module not in MODULES]
     if wrong:
         raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
-    if "mlp" in modules:
+    fed = {"moe", "mlp"} if "moe-layer-freq" in arguments else {"moe"} if "num-experts" in arguments else {"mlp"}
+    if fed <= set(modules):
         return "save-except-mlp", []
     return "save-all", [
         f"--recompute-modules {' '.join(modules)} is priced as save-all, the nearest that keeps at least as much"
@@ -204,8 +226,8 @@ def _held_elements(job: Job, shards: int) -> float:
     every = job.state_elements * shards
     model, mesh = job.model, job.strategy.mesh
     count = model.experts.count if model.experts else 0
-    experts = model.expert_layers * count * model.expert_matrix_parameters / mesh.tensor
-    return every - experts * (1 - 1 / mesh.expert)
+    experts, (ranks, split) = model.expert_layers * count * model.expert_matrix_parameters, job.expert_ranks
+    return every - experts / mesh.tensor + experts / (ranks * split)
 
 
 def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:

@@ -25,14 +25,34 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     policy = config.activation_checkpoint
     return {
         "devices": request["devices"],
-        "mesh": {"data": dims.dp_replicate, "fsdp": dims.dp_shard, "context": dims.cp, "tensor": dims.tp},
+        "mesh": _mesh(dims),
         "seq_len": config.training.seq_len,
         "global_batch": config.training.global_batch_size,
         "microbatches": _accumulation(config, dims),
         "activation_checkpoint": type(policy.build(dump_folder="")).__name__ if policy is not None else None,
         "parameters": _parameters(config),
         "loss_chunks": config.loss.num_chunks,
+        **_experts(config, dims),
     }
+
+
+def _mesh(dims: Any) -> dict[str, int]:
+    """Axis sizes; expert ranks are an axis where they are ranks of dp_shard only, and else folded over the axes."""
+    if dims.dp_shard * dims.cp * dims.tp % dims.ep:
+        raise ValueError(f"expert_parallel_degree {dims.ep} does not divide dp_shard x cp x tp (parallel_dims)")
+    axis = dims.ep if dims.cp == dims.tp == 1 else 1
+    sizes = {"data": dims.dp_replicate, "fsdp": dims.dp_shard // axis, "context": dims.cp, "tensor": dims.tp}
+    return {**sizes, "expert": axis}
+
+
+def _experts(config: Any, dims: Any) -> dict[str, Any]:
+    """Number, experts of a token and width; expert ranks, and the tensor ranks that split each expert."""
+    moe = config.model_spec.model.layers[0].moe
+    if moe is None:
+        return {}
+    inner = moe.routed_experts.inner_experts
+    split = dims.tp if dims.ep == 1 else 1
+    return {"experts": [moe.num_experts, moe.router.top_k, inner.hidden_dim], "expert_ranks": [dims.ep, split]}
 
 
 def _sequence(config: Any, dims: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan import catalog
-from lcplan.catalog.named_hardware import ALIASES
+from lcplan.catalog.gpu_names import GPUS, SYSTEMS
 from lcplan.catalog.path_like import is_path
 from lcplan.catalog.user_specs import hardware_from, model_from
 from lcplan.formats.errors import BadInputError
@@ -138,7 +138,7 @@ class Specs:
         try:
             return catalog.hardware(self._path(stated))
         except BadInputError as error:
-            names = (*catalog.hardware_names(), *ALIASES)
+            names = (*catalog.hardware_names(), *GPUS, *SYSTEMS)
             if is_path(stated) or stated.lower().startswith("tpu-") or is_slip(stated, names):
                 raise
             raise NotModelledError("incomplete configuration", str(error)) from None

@@ -26,8 +26,14 @@ CASES = {
     "moments_dtype": ({"fsdp": 8}, "bf16"),
 }
 """A strategy that does not set the knob, and another value that makes another program of it."""
-OF_EXPERTS = {"moe_dispatch": ({"fsdp": 8}, "capacity"), "moe_capacity_percent": ({"fsdp": 8, "moe_dispatch": "capacity"}, 125)}
+OF_EXPERTS = {
+    "moe_dispatch": ({"fsdp": 8}, "capacity"),
+    "moe_capacity_percent": ({"fsdp": 8, "moe_dispatch": "capacity"}, 125),
+    "expert_fold": ({"fsdp": 4, "context": 2}, 8),
+    "expert_tensor": ({"fsdp": 4, "tensor": 2, "expert_fold": 4}, "whole"),
+}
 DIFFERENCES = {"ulysses": "scheme", "bidirectional": "scheme", "offload_percent": "remat", "loss_chunk_tokens": "loss"}
+DIFFERENCES |= {"moe_capacity_percent": "expert-buffers", "expert_tensor": "expert-fold"}
 """Other names of a difference that covers the knob: of a knob that decides whether this one is active, or of a part."""
 PAIRS = [(name, knob) for name in trainer_names() for knob in (*CASES, *(OF_EXPERTS if trainer(name).experts else ()))]
 
