@@ -1,7 +1,8 @@
 """Collective matmul: a product and its collective over tensor, cut into one piece per rank, which travel round the ring.
 
 Instead of a gather and then a product, the rows travel and each piece is multiplied on arrival (``visited``); instead of
-a product and then a reduce-scatter, the sums travel and each rank adds its share (``scattered``).
+a product and then a reduce-scatter, the sums travel and each rank adds its share (``scattered``). An all-reduce is both, one
+after the other (``all_reduced``).
 A piece's place is its *offset*: of rank r, offset o is the piece of rank ``(r - o) mod t``, so that every rank runs the same
 program and nothing is sliced by rank. Two-way, half of the pieces travel either way round at once: as many hops, half as long
 a journey.
@@ -12,6 +13,7 @@ Inside ``shard_map``: all lengths are local. R rows of the residual stream on ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import jax.numpy as jnp
@@ -26,6 +28,8 @@ from strategies.parallel.ranks import axis_index, axis_size
 Pieces = tuple[Float[Array, "R ..."], ...]
 """One piece of each rank, by offset: the whole is ``U ...``."""
 Visit = TypeVar("Visit")
+TILES = 2
+"""Tiles of columns of an all-reduced product: with more, products get small and the last tile's pieces hardly smaller."""
 
 
 def rings(ways: CollectiveMatmul) -> bool:
@@ -89,6 +93,19 @@ def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul
     for arrived in sums.values():
         total = total + arrived
     return total
+
+
+def all_reduced(part: Callable[[int, int], Float[Array, "R F"]], ways: CollectiveMatmul) -> Float[Array, "U F"]:
+    """Return the sum over ranks of their products on every rank: ``part(tile, o)`` is this rank's share of a tile of columns.
+
+    Pieces of the rows are scattered and then gathered, one tile of columns after the other: the complete pieces of a tile
+    travel during the products of the next tile. Only the pieces of the last tile have no product next to them.
+    """
+    tiles = []
+    for tile in range(TILES):
+        own_RF = scattered(partial(part, tile), ways)
+        tiles.append(joined(visited(own_RF, lambda offset, piece: (), ways=ways)[0]))
+    return jnp.concatenate(tiles, axis=1)
 
 
 def _apart(product: Float[Array, "R D"]) -> Float[Array, "R D"]:
