@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 
 def moves(product: Product, mesh: Mesh) -> tuple[Move, ...]:
-    """Return the collectives of ``product``; axes of size 1 have none.
+    """Return the collectives of ``product``; axes of size 1 have no collective.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Self, get_args
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.parts.communication import Move, Product, moves
-from lcplan.parts.placed import Placed
+from lcplan.parts.placed import Placed, ranks
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import AxisName, Dtype, Mesh
@@ -25,7 +25,7 @@ class Kind(NamedTuple):
     dims: str
     """Its sizes, by letter."""
     sharding: str | None
-    """Its arrays where ``--sharding`` is not given; None: the mesh alone decides."""
+    """Its arrays where ``--sharding`` is not given; None: the mesh decides them."""
     help: str
 
 
@@ -81,14 +81,17 @@ class Part(Frozen):
 
     @property
     def model(self) -> ModelSpec:
-        """A model with a layer of this attention, for programs and cost models that read sizes from a model."""
-        N, K, H = (self.sizes[dim] for dim in "NKH")
+        """A model with a layer of this attention, for programs and cost models that read sizes from a model.
+
+        A part without heads gets a model of one head, whose sizes nothing reads.
+        """
+        N, K, H = (self.sizes.get(dim, least) for dim, least in (("N", 1), ("K", 1), ("H", 2)))
         return ModelSpec(name="part", layers=1, d_model=N * H, d_ff=N * H, heads=N, kv_heads=K, head_dim=H, vocab=N * H)
 
     @property
     def workload(self) -> Workload:
         """The sequences of this attention."""
-        return Workload(seq_len=self.sizes["T"], global_batch=self.sizes["B"], precision=self.precision)
+        return Workload(seq_len=self.sizes.get("T", 1), global_batch=self.sizes["B"], precision=self.precision)
 
     def moves(self, mesh: Mesh) -> tuple[Move, ...]:
         """Return the collectives of all products."""
@@ -105,6 +108,19 @@ class Part(Frozen):
         self.moves(mesh)
         return list(dict.fromkeys(found))
 
+    def ring_problems(self, mesh: Mesh) -> list[str]:
+        """Return a line where a collective matmul over tensor cannot cut the rows of an all-reduced product."""
+        rows = [
+            (placed, sizes["B"] // ranks(placed.over("B"), mesh))
+            for (_, _, placed), sizes in self.products()
+            if any(move.op == "all-reduce" and move.axis == "tensor" for move in self.moves(mesh))
+        ]
+        return [
+            f"--collective-matmul: tensor={mesh.tensor} does not divide the {count} rows of a device; use off, or another size"
+            for _, count in rows
+            if count % mesh.tensor
+        ]
+
     def _of_collective(self, mesh: Mesh) -> list[str]:
         if self.op is None or self.axis is None:
             return [f"part collective needs --op, one of {', '.join(get_args(PartOp))}, and --axis, an axis of --mesh"]
@@ -118,7 +134,7 @@ class Part(Frozen):
 
     def _of_attention(self, mesh: Mesh) -> list[str]:
         over = {"B": ("data", "fsdp"), "T": ("context",), "N": ("tensor",), "K": ("tensor",)}
-        return _placed(**over).problems(self.sizes, mesh)  # type: ignore[arg-type]
+        return _placed(**over).problems(self.sizes, mesh)
 
     @property
     def label(self) -> str:

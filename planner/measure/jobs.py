@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -13,13 +12,13 @@ from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy.attention_kernel import AttentionKernel, attention_kernel, shortest_chunk
+from planner.measure.outcome_rows import TimedRung, compiled_row, now, timed_row
 from planner.measure.targets.at_hand import devices_at_hand, gpu_names
 from planner.measure.targets.target import Target, one_device, target_for, target_verdict
 from planner.measure.targets.toolchain import Toolchain
 from planner.measure.workers.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
 from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
 from planner.measure.workers.process import PERMANENT, Launch
-from planner.measure.workers.stderr_lines import warnings_in
 
 Result = TypeVar("Result", Compiled, Timed)
 
@@ -255,41 +254,15 @@ def is_final(outcome: Outcome) -> bool:
 
 
 def _compiled(one: Work, outcome: Outcome) -> Compiled:
-    facts = dict(outcome.result or {})
-    seconds = facts.pop("compile_s", outcome.seconds)
-    note = (one.target.note,) if one.target.note else ()
-    warnings = (*note, *facts.pop("warnings", ()), *warnings_in(outcome.stderr))
-    return Compiled(
-        rung=one.target.rung,
-        target=one.target.name,
-        jax=one.toolchain.jax or "",
-        finished_at=_now(),
-        compile_s=round(seconds, 3),
-        warnings=warnings,
-        error=outcome.failure.words if outcome.failure else None,
-        **facts,
-    )
+    return compiled_row(outcome, target=one.target, toolchain=one.toolchain)
 
 
 def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:
     """A row for a strategy that no target can hold."""
     name = job.hardware.name
-    return Compiled(
-        rung="compiled:target", target=name, jax=toolchain.jax or "", finished_at=_now(), compile_s=0.0, error=error
-    )
+    return Compiled(rung="compiled:target", target=name, jax=toolchain.jax or "", finished_at=now(), compile_s=0.0, error=error)
 
 
 def _timed(one: Work, outcome: Outcome) -> Timed:
-    facts = dict(outcome.result or {})
-    return Timed(
-        rung="timed:slice" if one.purpose == "slice" else "timed:full",
-        device=facts.pop("device", one.target.name),
-        jax=one.toolchain.jax or "",
-        finished_at=_now(),
-        error=outcome.failure.words if outcome.failure else facts.pop("error", None),
-        **{key: value for key, value in facts.items() if key != "error"},
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    rung: TimedRung = "timed:slice" if one.purpose == "slice" else "timed:full"
+    return timed_row(outcome, rung=rung, target=one.target, toolchain=one.toolchain)

@@ -12,7 +12,7 @@ Inside ``shard_map``: all lengths are local. R rows of the residual stream on ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -95,17 +95,45 @@ def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul
     return total
 
 
-def all_reduced(part: Callable[[int, int], Float[Array, "R F"]], ways: CollectiveMatmul) -> Float[Array, "U F"]:
-    """Return the sum over ranks of their products on every rank: ``part(tile, o)`` is this rank's share of a tile of columns.
+def all_reduced(x_UD: Float[Array, "U D"], weight_DF: Float[Array, "D F"], *, ways: CollectiveMatmul) -> Float[Array, "U F"]:
+    """Return ``x W`` summed over ranks, which share D, on every rank.
 
-    Pieces of the rows are scattered and then gathered, one tile of columns after the other: the complete pieces of a tile
-    travel during the products of the next tile. Only the pieces of the last tile have no product next to them.
+    Pieces of the rows are scattered and then gathered, one tile of columns after the other. The products of a tile are the
+    visits of the complete pieces of the tile before, so that these travel at the same time; left to itself, XLA gathers all
+    tiles in the end. Only the pieces of the last tile have no product next to them.
     """
-    tiles = []
-    for tile in range(TILES):
-        own_RF = scattered(partial(part, tile), ways)
-        tiles.append(joined(visited(own_RF, lambda offset, piece: (), ways=ways)[0]))
-    return jnp.concatenate(tiles, axis=1)
+    pieces, (first, *rest) = parted(x_UD), jnp.array_split(weight_DF, TILES, axis=1)
+    own_RF, tiles = scattered(lambda offset: pieces[offset] @ first, ways), []
+    order = dict(zip(_arrivals(len(pieces), ways), _needs(len(pieces), ways), strict=True))
+    for weight in rest:
+        complete, products = visited(own_RF, partial(_in_order, pieces, weight, order), ways=ways)
+        tiles.append(joined(complete))
+        made = {order[arrived]: product for arrived, product in enumerate(products)}
+        own_RF = scattered(made.__getitem__, ways)
+    return jnp.concatenate([*tiles, joined(visited(own_RF, lambda *_: (), ways=ways)[0])], axis=1)
+
+
+def _in_order(
+    pieces: Pieces, weight: Float[Array, "D F"], order: Mapping[int, int], arrived: int, _: Array
+) -> Float[Array, "R F"]:
+    return pieces[order[arrived]] @ weight
+
+
+def _arrivals(ranks: int, ways: CollectiveMatmul) -> list[int]:
+    """Offsets in the order in which ``visited`` visits them."""
+    up, down = journeys(ranks, ways)
+    return [0, *(step * hop % ranks for hop in range(1, up + 1) for step, hops in ((1, up), (-1, down)) if hop <= hops)]
+
+
+def _needs(ranks: int, ways: CollectiveMatmul) -> list[int]:
+    """Offsets in the order in which ``scattered`` needs their products.
+
+    >>> _needs(4, "one-way"), _needs(4, "two-way")
+    ([1, 2, 3, 0], [2, 3, 1, 0])
+    """
+    up, down = journeys(ranks, ways)
+    far = (-step * hop % ranks for hop in range(up, 0, -1) for step, hops in ((1, up), (-1, down)) if hop <= hops)
+    return [*far, 0]
 
 
 def _apart(product: Float[Array, "R D"]) -> Float[Array, "R D"]:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from lcplan.parts import Move, Part, Product, moves
 from lcplan.strategy import CollectiveMatmul, Strategy
-from strategies.parallel.collective_matmul import TILES, all_reduced, joined, scattered, visited
+from strategies.parallel.collective_matmul import all_reduced, joined, scattered, visited
 from strategies.parallel.mesh import TENSOR
 from strategies.parallel.ranks import axis_index, axis_size
 from strategies.parts.operands import Traced, operand, spec_of
@@ -52,7 +52,7 @@ def _chain(x: Array, *weights: Array, multiply: list[Any]) -> Array:
 
 
 def _typed(x: Float[Array, "B D"], weight: Float[Array, "D F"], *, product: Product, mesh: Mesh) -> Float[Array, "B F"]:
-    """In explicit mode: contracted dims that are split alike, and the result's sharding stated."""
+    """The product in explicit mode: contracted dims are split alike, and the result's sharding is stated."""
     left, right, result = product
     inner = tuple(axis for axis in left.over("D") if axis in right.over("D"))
     rows = tuple(axis for axis in left.over("B") if axis in result.over("B"))
@@ -62,7 +62,7 @@ def _typed(x: Float[Array, "B D"], weight: Float[Array, "D F"], *, product: Prod
 
 
 def _by_hand(x: Array, weight: Array, *, plan: tuple[Product, tuple[Move, ...]], ways: CollectiveMatmul) -> Array:
-    """Gather what is missing, multiply, and sum; the innermost axis of a dim is gathered first and scattered last."""
+    """Gather the missing parts, multiply, and sum; the innermost axis of a dim is gathered first and scattered last."""
     found = plan[1]
     travels = next((one for one in found if ways != "off" and one.axis == TENSOR and one.moved != "weight"), None)
     whole = [one for one in found if one is not travels]
@@ -86,26 +86,28 @@ def _ring(x: Array, weight: Array, *, move: Move, ways: CollectiveMatmul) -> Arr
     if move.moved == "rows":
         return joined(visited(x, lambda _, piece: jnp.matmul(piece, weight), ways=ways)[1])
     if move.moved == "inner":
-        made = visited(x, partial(_share, weight=weight), ways=ways)[1]
-        return reduce(jnp.add, made).astype(x.dtype)
+        return _accumulated(x, weight, ways=ways)
     if move.op == "all-reduce":
-        return all_reduced(lambda tile, offset: jnp.matmul(_piece(x, offset, dim=0), _tile(weight, tile)), ways)
+        return all_reduced(x, weight, ways=ways)
     if move.dim == "B":
         return scattered(lambda offset: jnp.matmul(_piece(x, offset, dim=0), weight), ways)
     return scattered(lambda offset: jnp.matmul(x, _piece(weight, offset, dim=1)), ways)
 
 
-def _share(offset: int, piece: Float[Array, "B d"], *, weight: Float[Array, "D F"]) -> Float[Array, "B F"]:
-    """The product of a piece of the inner dim with its rows of the weight, in fp32 until all are summed."""
-    return jnp.matmul(piece, _piece(weight, offset, dim=0), preferred_element_type=jnp.float32)
+def _accumulated(x: Float[Array, "B d"], weight: Float[Array, "D F"], *, ways: CollectiveMatmul) -> Float[Array, "B F"]:
+    """Pieces of the inner dim times their rows of the weight, added up in fp32 in the order of their arrival."""
+    sums: list[Array] = []
+
+    def visit(offset: int, piece: Float[Array, "B d"]) -> Float[Array, "B F"]:
+        share = jnp.matmul(piece, _piece(weight, offset, dim=0), preferred_element_type=jnp.float32)
+        sums.append(share if not sums else sums[-1] + share)
+        return sums[-1]
+
+    visited(x, visit, ways=ways)
+    return sums[-1].astype(x.dtype)
 
 
 def _piece(x: Array, offset: int, *, dim: int) -> Array:
     """The part of ``dim`` that is the piece of ``offset`` (see ``strategies.parallel.collective_matmul``)."""
     size = x.shape[dim] // axis_size(TENSOR)
     return lax.dynamic_slice_in_dim(x, (axis_index(TENSOR) - offset) % axis_size(TENSOR) * size, size, axis=dim)
-
-
-def _tile(weight: Array, tile: int) -> Array:
-    edges = [index * weight.shape[1] // TILES for index in range(TILES + 1)]
-    return weight[:, edges[tile] : edges[tile + 1]]
