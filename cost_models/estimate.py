@@ -21,6 +21,8 @@ from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
 from cost_models.memory.saved_tensors import host_bytes, host_is_full
 from cost_models.rates.published import rates_for
 from cost_models.time.step import StepTime
+from cost_models.uncertainty.bands import bands
+from cost_models.uncertainty.kind import RestsOn, rests_on
 from lcplan.strategy import AxisName
 
 CHUNK_ROWS = 8192
@@ -33,7 +35,8 @@ class EstimateTable:
 
     ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and ``step_s``;
     ``host_bytes`` is the size of offloaded tensors. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
-    ``cost_models.memory.parts.PHASES``.
+    ``cost_models.memory.parts.PHASES``. ``segment`` is the devices used of each domain, ``idle_devices`` the further devices of
+    these domains, which no other job can use.
 
     Source: the cost models of this package, which give their sources.
     """
@@ -51,7 +54,10 @@ class EstimateTable:
     hardware_tflop_per_s_per_device: Floats
     mfu_ratio: Floats
     fits: Bools
+    segment: Floats
+    idle_devices: Floats
     basis: dict[str, str]
+    rests_on: RestsOn
 
     def __len__(self) -> int:
         return int(self.step_s.shape[0])
@@ -94,6 +100,8 @@ class EstimateTable:
     def row(self, i: int) -> dict[str, Any]:
         """Return row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
         memory = {name: round(float(column[i])) for name, column in self.memory_bytes.items()}
+        times = {name: float(column[i]) for name, column in self.time_s.items()}
+        total = sum(memory.values())
         return {
             "step_s": float(self.step_s[i]),
             "tokens_per_s": float(self.tokens_per_s[i]),
@@ -102,12 +110,17 @@ class EstimateTable:
             "hardware_tflop_per_s_per_device": float(self.hardware_tflop_per_s_per_device[i]),
             "mfu_ratio": float(self.mfu_ratio[i]),
             "fits": bool(self.fits[i]),
-            "memory_bytes": {"total": sum(memory.values()), **memory},
+            "memory_bytes": {"total": total, **memory},
             "host_bytes": round(float(self.host_bytes[i])),
             "memory_phase": self.phase_name(i),
             "allowance_bytes": round(float(self.allowance_bytes[i])),
-            "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
+            "time_s": times,
+            "placement": {
+                "devices_of_each_domain": round(float(self.segment[i])),
+                "idle_devices": round(float(self.idle_devices[i])),
+            },
             "basis": self.basis,
+            **bands(self.rests_on, time_s=times, total_bytes=total),
         }
 
 
@@ -177,7 +190,10 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
         hardware_tflop_per_s_per_device=hardware_flop(layout) * scale,
         mfu_ratio=model_tflop_per_s * 1e12 / rates.bound_flop_per_s(setting.hardware.device.peak_flop_per_s.value),
         fits=total + allowance <= setting.budget_bytes,
+        segment=layout.segment,
+        idle_devices=layout.idle_devices,
         basis=rates.basis,
+        rests_on=rests_on(setting),
     )
 
 
@@ -230,8 +246,8 @@ def memory_model(layout: Layout) -> StepMemory | TorchMemory:
 def allowance_bytes(layout: Layout) -> Floats:
     """Return the memory that runtime and communicators take in addition to the executable.
 
-    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and the
-    further communicators of a trainer's ring.
+    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, two for
+    folded experts (their ranks and their replicas), and the further communicators of a trainer's ring.
 
     Parameters
     ----------
@@ -250,6 +266,7 @@ def allowance_bytes(layout: Layout) -> Floats:
     allowance = layout.setting.hardware.allowance
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
+    groups = groups + 2.0 * layout.folds
     more = layout.setting.program.ring_communicators - 1
     groups = groups + more * layout.rings * layout.joins(("context",)) if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)

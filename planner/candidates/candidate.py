@@ -12,21 +12,32 @@ from planner.candidates.learning import Learnt
 
 @dataclass(frozen=True)
 class Best:
-    """The answer of the highest evidence level to the three deciding questions: how long, how much memory, does it fit."""
+    """The answer of the highest evidence level to the three deciding questions: how long, how much memory, does it fit.
+
+    ``step_s`` and ``memory_bytes`` may be off by their half-widths: between ``x / (1 + ratio)`` and ``x (1 + ratio)``.
+    """
 
     rung: Rung
     step_s: float
     tokens_per_s: float
     memory_bytes: int
     fits: bool
+    time_ratio: float = 0.0
+    """Half-width of the step time: of published rows of its kind, or the spread of its own timing."""
+    memory_ratio: float = 0.0
+    """Half-width of the memory: of published rows of its kind; 0 where the target's own compiler stated it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``best`` of DESIGN."""
         return {
             "rung": self.rung,
             "step_s": self.step_s,
+            "step_s_low": self.step_s / (1.0 + self.time_ratio),
+            "step_s_high": self.step_s * (1.0 + self.time_ratio),
             "tokens_per_s": self.tokens_per_s,
             "memory_bytes": self.memory_bytes,
+            "memory_bytes_low": round(self.memory_bytes / (1.0 + self.memory_ratio)),
+            "memory_bytes_high": round(self.memory_bytes * (1.0 + self.memory_ratio)),
             "fits": self.fits,
         }
 
@@ -43,29 +54,48 @@ class Candidate:
     """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
 
     @property
+    def idle_devices(self) -> int:
+        """Devices of its domains that the job leaves idle; 0 in estimates of earlier versions, which filled every domain."""
+        return int(self.estimate.get("placement", {}).get("idle_devices", 0))
+
+    @property
     def usable(self) -> bool:
         """Not known to fail: no compile or timing of it went wrong."""
         return not any(evidence is not None and evidence.error for evidence in (self.compiled, self.timed))
 
     @property
+    def target_compile(self) -> Compiled | None:
+        """The compile that shows the memory on the hardware; None for one that failed or was for host devices in its place.
+
+        Host devices run other kernels in other layouts, so that their memory is no figure of the hardware's.
+        """
+        compiled = self.compiled
+        return None if compiled is None or compiled.total_bytes is None or compiled.rung == "compiled:host" else compiled
+
+    @property
     def best(self) -> Best:
-        """The best evidence. Compiled memory replaces modelled memory. Timed seconds replace modelled seconds,
+        """The best evidence. Memory compiled for the target replaces modelled memory. Timed seconds replace modelled seconds,
         which learnt corrections rescale until then."""
         rung: Rung = "modelled"
         step_s, memory = self.estimate["step_s"], self.estimate["memory_bytes"]["total"]
         fits = bool(self.estimate["fits"])
-        if self.compiled is not None and self.compiled.total_bytes is not None:
-            rung, memory, fits = self.compiled.rung, self.compiled.total_bytes, bool(self.compiled.fits)
+        unsure = self.estimate.get("uncertainty", {})
+        time_ratio, memory_ratio = unsure.get("time_ratio", 0.0), unsure.get("memory_ratio", 0.0)
+        compiled = self.target_compile
+        if compiled is not None and compiled.total_bytes is not None:
+            rung, memory, fits = compiled.rung, compiled.total_bytes, bool(compiled.fits)
+            memory_ratio = 0.0
         if self.timed is not None and self.timed.step_s is not None:
             rung, step_s = max(rung, self.timed.rung, key=RUNGS.index), self.timed.step_s
+            time_ratio = _spread(self.timed)
         elif self.learnt is not None:
             step_s = self.learnt.step_s(self.estimate)
         tokens = self.estimate["tokens_per_s"] * self.estimate["step_s"]
-        return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable)
+        return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable, time_ratio, memory_ratio)
 
     def with_compiled(self, compiled: Compiled, budget_bytes: int) -> Candidate:
-        """The same candidate with a compile's result, compared with the budget."""
-        if compiled.total_bytes is None:
+        """The same candidate with a compile's result, compared with the budget unless it is of host devices."""
+        if compiled.total_bytes is None or compiled.rung == "compiled:host":
             return replace(self, compiled=compiled)
         fits = compiled.total_bytes + self.estimate["allowance_bytes"] <= budget_bytes
         return replace(self, compiled=compiled.model_copy(update={"fits": fits}))
@@ -85,6 +115,13 @@ class Candidate:
             "learnt": self.learnt.to_json() if self.learnt else None,
             "best": self.best.to_json(),
         }
+
+
+def _spread(timed: Timed) -> float:
+    """How far a timing's samples are from its step time, as a ratio."""
+    assert timed.step_s is not None, "a timing with a result"
+    samples = [seconds for seconds in timed.samples if seconds > 0]
+    return max((max(seconds / timed.step_s, timed.step_s / seconds) - 1.0 for seconds in samples), default=0.0)
 
 
 def objective_value(candidate: Candidate, objective: str) -> float:
