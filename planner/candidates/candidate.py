@@ -43,6 +43,11 @@ class Candidate:
     """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
 
     @property
+    def idle_devices(self) -> int:
+        """Devices of its domains that the job leaves idle; 0 in estimates of earlier versions, which filled every domain."""
+        return int(self.estimate.get("placement", {}).get("idle_devices", 0))
+
+    @property
     def usable(self) -> bool:
         """Not known to fail: no compile or timing of it went wrong."""
         return not any(evidence is not None and evidence.error for evidence in (self.compiled, self.timed))

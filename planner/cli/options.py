@@ -102,7 +102,7 @@ _REQUEST = [
         "--global-batch",
         type=click.IntRange(min=1),
         metavar="SEQS",
-        help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
+        help="Sequences per step. [default: 16k tokens per device, at least 4 Mi; on cpu-host one sequence per device]",
     ),
     document_option,
     click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"),

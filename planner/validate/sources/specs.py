@@ -17,6 +17,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
+from lcplan.spec.segments import domains_for
 from planner.validate.sources.excuse import NotModelledError
 from planner.validate.sources.names import is_slip, model_of
 from planner.validate.sources.table import Row, Source
@@ -127,7 +128,7 @@ class Specs:
             spec = self._once("hardware", stated=stated, read=lambda: hardware_from(stated, **where))
         else:
             spec = self._once("hardware", stated=stated, read=lambda: self._named_hardware(stated))
-        domains = -(-(row.devices or 1) // spec.domain_size)
+        domains = domains_for(spec, row.devices or 1)
         if domains <= spec.domains or spec.network_link is None:
             return spec
         return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
