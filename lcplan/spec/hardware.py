@@ -189,7 +189,7 @@ class HardwareSpec(Frozen):
 
     @property
     def fused_attention(self) -> bool:
-        """Whether jax has a fused attention kernel for the device: it has none for AMD's GPUs."""
+        """Whether jax has a fused attention kernel for the device, which it lacks for AMD's GPUs."""
         return self.device.fused_attention and self.vendor != "amd"
 
     @property

@@ -46,7 +46,7 @@ def attention_kernel(
     capability : tuple of int, optional
         Compute capability of an NVIDIA GPU.
     fused : bool
-        Whether jax has a fused kernel for the device: it has none for AMD's GPUs and the first TPUs.
+        Whether jax has a fused kernel for the device, which it lacks for AMD's GPUs and the first TPUs.
 
     Returns
     -------

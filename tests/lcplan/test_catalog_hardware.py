@@ -200,7 +200,10 @@ def test_figures_as_published():
         ("dgx-h100x-1", "unknown hardware 'dgx-h100x-1'; did you mean 'dgx-h100' or "),
         ("tpu-v5p", "hardware 'tpu-v5p' needs a slice size behind it, for example 'tpu-v5p-512'"),
         ("tpu-v5px2", "hardware 'tpu-v5p' needs a slice size behind it, for example 'tpu-v5p-512'"),
-        ("tpu-v9-8", "hardware 'tpu-v9-8': no TPU generation 'v9'; known: tpu-7x, tpu-v2, tpu-v3, tpu-v4, tpu-v5e, tpu-v5p, tpu-v6e"),
+        (
+            "tpu-v9-8",
+            "hardware 'tpu-v9-8': no TPU generation 'v9'; known: tpu-7x, tpu-v2, tpu-v3, tpu-v4, tpu-v5e, tpu-v5p, tpu-v6e",
+        ),
         (
             "tpu-v5e-24",
             "hardware 'tpu-v5e-24': no such slice; known: tpu-v5e-1, tpu-v5e-4, tpu-v5e-8, tpu-v5e-16, tpu-v5e-32, tpu-v5e-64, "
