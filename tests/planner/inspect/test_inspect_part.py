@@ -28,17 +28,17 @@ def document(capsys, *arguments):
 def test_three_ways_of_a_product_side_by_side(capsys):
     found = document(
         capsys, *MATMUL, "--shape", "B=16,D=32,F=64", "--mesh", "data=2,tensor=4", "--sharding-mode", "auto,manual",
-        "--collective-matmul", "off,one-way",
+        "--collective-matmul", "off,one-way", "--dtype", "fp32",
     )  # fmt: skip
     ways = {(one["sharding_mode"], one["collective_matmul"]): one for one in found["variants"]}
     assert list(ways) == [("auto", "off"), ("manual", "off"), ("manual", "one-way")]
-    # A[8 8] of each device in bf16, gathered to [8 32]; one hop moves [8 8], three times
+    # A[8 8] of each device in fp32, gathered to [8 32]; one hop moves [8 8], three times
     gathered, moved = (ways["manual", way]["compiled"]["collectives"] for way in ("off", "one-way"))
-    assert [(use["op"], use["axis"], use["bytes"], use["calls"]) for use in gathered] == [("all-gather", "tensor", 512, 1)]
-    assert [(use["op"], use["axis"], use["bytes"], use["calls"]) for use in moved] == [("collective-permute", "tensor", 128, 3)]
+    assert [(use["op"], use["axis"], use["bytes"], use["calls"]) for use in gathered] == [("all-gather", "tensor", 1024, 1)]
+    assert [(use["op"], use["axis"], use["bytes"], use["calls"]) for use in moved] == [("collective-permute", "tensor", 256, 3)]
     assert gathered[0]["level"] == hardware("cpu-host").domain_link.name
     # A[8 8], W[32 16], Out[8 16]
-    assert ways["manual", "off"]["compiled"]["argument_bytes"] == 2 * (64 + 512)
+    assert ways["manual", "off"]["compiled"]["argument_bytes"] == 4 * (64 + 512)
     assert ways["manual", "off"]["modelled"]["step_s"] > 0
     assert ways["auto", "off"]["modelled"] is None
     assert all(one["timed"]["step_s"] > 0 for one in found["variants"])
