@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cost_models.inputs.kept_tensors import KeptTensors
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import DTYPES, StrategyTable
+from lcplan.spec.segments import segment_of
 from lcplan.strategy import AXES, AxisName, SchemeFacts
 
 Floats = NDArray[np.float64]
@@ -146,6 +147,22 @@ class Layout:
     def devices(self) -> Floats:
         """Devices of the mesh [count]."""
         return self.members(AXES)
+
+    @cached_property
+    def segment(self) -> Floats:
+        """Devices that the job uses of each domain [count]: the knob's, or all that whole hosts allow."""
+        hardware, stated = self.setting.hardware, self.table.segment.astype(np.float64)
+        if hardware.domains == 1:
+            return np.where(stated > 0, stated, np.minimum(self.devices, float(hardware.domain_size)))
+        counts, row = np.unique(self.table.devices, return_inverse=True)
+        largest = np.array([segment_of(hardware, int(count)) for count in counts], dtype=np.float64)
+        return np.where(stated > 0, stated, largest[row.ravel()])
+
+    @cached_property
+    def idle_devices(self) -> Floats:
+        """Devices of the job's domains that it leaves idle and no other job of several domains can use [count]."""
+        domains = np.ceil(self.devices / self.segment)
+        return np.where(domains > 1, domains * self.setting.hardware.domain_size - self.devices, 0.0)
 
     @cached_property
     def weight_shards(self) -> Floats:

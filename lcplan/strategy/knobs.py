@@ -146,6 +146,16 @@ class StepKnobs(Frozen):
         ),
     ] = 0
     """Splash takes as many keys, blockwise twice as many; cuDNN chooses its own."""
+    segment: Annotated[
+        int,
+        Field(ge=0, le=2**20),
+        Knob(
+            help="Devices used of each domain (rack, node, slice) by a job on several; 0: all of them",
+            workloads=ALL,
+            follows="the segments that whole hosts and the mesh allow",
+            unit="devices",
+        ),
+    ] = 0
     axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
     """The placement of the axes. It carries no record: the mesh and the hardware decide which placements differ."""
     sharding_mode: Annotated[

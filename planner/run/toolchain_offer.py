@@ -40,7 +40,9 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     _refuse_schedulers(request, toolchain)
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); "
-        missing += "compiles have the evidence level compiled:host"
+        missing += (
+            "compiles have the evidence level compiled:host: they show that the step builds, and its memory stays modelled"
+        )
         return Offer(real or own[:1], (*_unpriced(request), *_slow_kernel(request), missing))
     return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
 

@@ -49,7 +49,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class Roles:
-    """The keys of one trainer by their role; ``*`` in a key of ``harmless`` stands for any text."""
+    """The keys of one trainer by their role; ``*`` in a key of ``harmless`` matches any text."""
 
     read: frozenset[str]
     harmless: Mapping[str, str]

@@ -87,7 +87,7 @@ ROLES = Roles(
         _Z + "stage3_max_reuse_distance": Noted("weights are priced as gathered in each pass", unless=("auto", "1000000000")),
         _Z + "stage3_model_persistence_threshold": Noted("small weights that stay whole are priced as split", unless=("auto",)),
         _Z + "stage3_param_persistence_threshold": Noted(
-            "weights of at most so many elements stay whole; priced as split", unless=("auto", "100000")
+            "small weights stay whole; priced as split", unless=("auto", "100000")
         ),
         _Z + "stage3_prefetch_bucket_size": Noted("priced as one layer ahead", unless=("auto", "50000000")),
         _Z + "zenflow": Noted("its asynchronous updates are not priced", unless=OFF),

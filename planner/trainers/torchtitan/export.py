@@ -8,7 +8,7 @@ from lcplan.evidence.plan import Plan
 from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
-from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.common.launchers import RENDEZVOUS_NOTE, torchrun
 from planner.trainers.torchtitan.facts import MODULE
 
 CONFIG = "plan"
