@@ -83,6 +83,11 @@ class RingMatmul:
         return self.layout.setting.model.d_model * (self.layout.query_width + 2.0 * self.layout.kv_width)
 
     @property
+    def _feeds(self) -> bool:
+        """Whether the feed-forward has collective matmuls: routed experts gather all rows at once."""
+        return self.layout.setting.model.routed is None
+
+    @property
     def up_elements(self) -> Floats:
         """Elements of the feed-forward's up projections on this device: ``2 D F / t`` where they are gated [elements]."""
         model = self.layout.setting.model
@@ -101,8 +106,13 @@ class RingMatmul:
     @cached_property
     def forward(self) -> Floats:
         """Extra time of one layer's forward pass [s], shape ``[n]``."""
-        gathers = self.extra_seconds(self.attention_elements, sums=False) + self.extra_seconds(self.up_elements, sums=False)
-        scatters = self.extra_seconds(self.out_elements, sums=True) + self.extra_seconds(self.down_elements, sums=True)
+        gathers, scatters = (
+            self.extra_seconds(self.attention_elements, sums=False),
+            self.extra_seconds(self.out_elements, sums=True),
+        )
+        if self._feeds:
+            gathers = gathers + self.extra_seconds(self.up_elements, sums=False)
+            scatters = scatters + self.extra_seconds(self.down_elements, sums=True)
         return gathers + scatters + self._reordered
 
     @cached_property
@@ -115,10 +125,12 @@ class RingMatmul:
         saves, model = self.layout.saves, self.layout.setting.model
         widths = {"query": self.layout.query_width, "key": self.layout.kv_width, "value": self.layout.kv_width}
         projected = model.d_model * sum((w * ~saves(name) for name, w in widths.items()), start=np.zeros(len(self.hop_s)))
-        fed = self.down_elements * (~saves("up") + (model.up_matrices - 1.0) * ~saves("gate"))
-        rows = self.extra_seconds(projected, sums=False) + self.extra_seconds(fed, sums=False)
-        crossing = np.where(fed > 0, self.hop_s, 0.0) if self._one_at_a_time else 0.0
-        return rows + crossing + np.where(saves("attention_out"), 0.0, self.extra_seconds(self.out_elements, sums=True))
+        rows = self.extra_seconds(projected, sums=False)
+        if self._feeds:
+            fed = self.down_elements * (~saves("up") + (model.up_matrices - 1.0) * ~saves("gate"))
+            rows = rows + self.extra_seconds(fed, sums=False)
+            rows = rows + (np.where(fed > 0, self.hop_s, 0.0) if self._one_at_a_time else 0.0)
+        return rows + np.where(saves("attention_out"), 0.0, self.extra_seconds(self.out_elements, sums=True))
 
     @cached_property
     def backward(self) -> Floats:
@@ -126,9 +138,15 @@ class RingMatmul:
 
         Cotangents travel during the products of the weights' gradients, sums during the other products.
         """
-        gathers = self.extra_seconds(self.down_elements, sums=False) + self.extra_seconds(self.out_elements, sums=False)
-        scatters = self.extra_seconds(self.up_elements, sums=True) + self.extra_seconds(self.attention_elements, sums=True)
-        elements = self.attention_elements + self.up_elements + self.out_elements + self.down_elements
+        gathers, scatters = (
+            self.extra_seconds(self.out_elements, sums=False),
+            self.extra_seconds(self.attention_elements, sums=True),
+        )
+        elements = self.attention_elements + self.out_elements
+        if self._feeds:
+            gathers = gathers + self.extra_seconds(self.down_elements, sums=False)
+            scatters = scatters + self.extra_seconds(self.up_elements, sums=True)
+            elements = elements + self.up_elements + self.down_elements
         gradients = 2.0 * self.layout.reduce_bytes * elements * (self.layout.tensor - 1.0) / self.rates.hbm.value
         return gathers + scatters + gradients + self._reordered
 

@@ -20,7 +20,7 @@ issue logs of DGX A100 and H100: "24 coll channels")."""
 
 
 def by_nccl(layout: Layout) -> Bools:
-    """Return the rows whose ring uses NCCL, whose kernels run concurrently with attention's.
+    """Return the rows whose ring uses NCCL or RCCL, whose kernels run concurrently with attention's.
 
     Parameters
     ----------
@@ -34,9 +34,10 @@ def by_nccl(layout: Layout) -> Bools:
 
     Notes
     -----
-    Source: NVIDIA blog of 2026-02-03, Accelerating Long-Context Model Training in JAX and XLA.
+    Source: NVIDIA blog of 2026-02-03, Accelerating Long-Context Model Training in JAX and XLA; RCCL is a port of NCCL.
     """
-    return layout.rings & (layout.table.backend == BACKEND_CODES.index("nccl"))
+    codes = [BACKEND_CODES.index("nccl"), BACKEND_CODES.index("rccl")]
+    return layout.rings & np.isin(layout.table.backend, codes)
 
 
 def multiprocessor_share(layout: Layout) -> float:
@@ -176,6 +177,6 @@ def tensor_contention_seconds(layout: Layout, steps: RingSteps) -> Floats:
     """
     if layout.setting.program.runtime != "xla":
         return np.zeros(len(layout.table))
-    concurrent = by_nccl(layout) & (layout.table.tensor > 1)
+    concurrent = by_nccl(layout) & (layout.table.tensor > 1) & (layout.table.backend == BACKEND_CODES.index("nccl"))
     lost: Floats = concurrent * (layout.setting.constants.nccl_ring_contention * steps.total_s)
     return lost

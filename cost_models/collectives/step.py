@@ -108,7 +108,8 @@ def _tables(layout: Layout) -> list[Term]:
 def _stream(layout: Layout) -> list[Term]:
     """Return the gathers of the residual stream before column-parallel products and the scatters after row-parallel ones.
 
-    In collective matmuls each becomes ``t - 1`` hops of a piece; the embedding's collectives stay.
+    In collective matmuls each becomes ``t - 1`` hops of a piece; those of the embedding and of routed experts stay. A
+    feed-forward has half of the gathers, and two scatters: forward, and backward of its gather.
     """
     tensor: tuple[AxisName, ...] = ("tensor",)
     model = layout.setting.model
@@ -116,12 +117,13 @@ def _stream(layout: Layout) -> list[Term]:
     layers = layout.setting.model.layers * layout.microbatches
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
-    whole = 1.0 - layout.ring_matmuls
     latent = layers if model.latent else 0.0
     embedding = 0.0 if layout.outside is None else layout.microbatches
-    gathers = on(tensor, whole * inputs * layers + embedding - 2.0 * latent, layout=layout)
-    scatters = on(tensor, whole * (4 + again) * layers + embedding - latent, layout=layout)
-    hops = layout.ring_matmuls * (inputs + 4 + again) * layers * (layout.tensor - 1)
+    routed = 0.5 if model.routed else 0.0
+    rings_in, rings_out = layout.ring_matmuls * (1 - routed) * inputs, layout.ring_matmuls * (4 * (1 - routed) + again)
+    gathers = on(tensor, (inputs - rings_in) * layers + embedding - 2.0 * latent, layout=layout)
+    scatters = on(tensor, (4 + again - rings_out) * layers + embedding - latent, layout=layout)
+    hops = (rings_in + rings_out) * layers * (layout.tensor - 1)
     terms = [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
         Term("reduce-scatter", tensor, "stream", size, scatters, "exposed"),

@@ -186,7 +186,7 @@ class TorchMemory:
     def _workspace(self) -> float:
         """Bytes that cuBLAS takes from the allocator, from the first product on."""
         gpu = self.layout.setting.hardware.device.gpu
-        hopper = gpu is not None and gpu.compute_capability[0] >= HOPPER
+        hopper = gpu is not None and gpu.compute_capability is not None and gpu.compute_capability[0] >= HOPPER
         return WORKSPACE_BYTES["hopper" if hopper else "before"]
 
     @cached_property

@@ -14,10 +14,16 @@ from lcplan.spec.figure import Figure, FigureKind, Rated
 __all__ = ["Allowance", "DeviceSpec", "Figure", "FigureKind", "GpuFacts", "HardwareSpec", "Link"]
 
 
+Vendor = Literal["nvidia", "amd"]
+
+
 class GpuFacts(Frozen):
     """Fields of XLA's GpuTargetConfigProto that a compile needs for a GPU that is not present."""
 
-    compute_capability: tuple[int, int]
+    compute_capability: tuple[int, int] | None = None
+    """NVIDIA: the version of the instruction set."""
+    gcn_arch: str | None = None
+    """AMD: ``gcn_arch_name`` of the instruction set and its features, for example ``gfx942:sramecc+:xnack-``."""
     core_count: int
     fpus_per_core: int
     clock_rate_ghz: float
@@ -26,11 +32,23 @@ class GpuFacts(Frozen):
     shared_memory_per_core_bytes: int
     shared_memory_per_block_optin_bytes: int
     threads_per_core_limit: int
+    threads_per_warp: int = 32
     registers_per_core_limit: int = 65536
     registers_per_block_limit: int = 65536
     description: str
     """``device_description_str``, as the driver names the device."""
     source: str
+
+    @model_validator(mode="after")
+    def _one_instruction_set(self) -> Self:
+        if (self.compute_capability is None) == (self.gcn_arch is None):
+            raise ValueError("gpu needs compute_capability (NVIDIA) or gcn_arch (AMD), and not both")
+        return self
+
+    @property
+    def vendor(self) -> Vendor:
+        """Maker of the GPU."""
+        return "nvidia" if self.gcn_arch is None else "amd"
 
 
 class DeviceSpec(Rated):
@@ -63,6 +81,9 @@ class Link(Rated):
     """One hop of one message [s]."""
     port_oneway_bytes_per_s: Figure | None = None
     """One direction of one port, where devices share ports so that a single device has more than its part [bytes/s]."""
+    peer_oneway_bytes_per_s: Figure | None = None
+    """One direction between two devices, where each pair has a link of its own and no switch joins them: a group of n devices
+    can use n - 1 of them, and a permute one [bytes/s]. None: two devices can use the whole of ``oneway_bytes_per_s``."""
 
 
 class Allowance(Frozen):
@@ -122,11 +143,30 @@ class HardwareSpec(Frozen):
             shape = "x".join(map(str, self.torus))
             chip = f"devices_per_chip={self.devices_per_chip}"
             problems.append(f"torus={shape} with {chip} is not domain_size={self.domain_size}")
+        problems += self._too_fast()
         if self.torus_wrap is not None and len(self.torus_wrap) != len(self.torus or ()):
             problems.append(f"torus_wrap has {len(self.torus_wrap)} dims, torus has {len(self.torus or ())}")
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _too_fast(self) -> list[str]:
+        """Rates above the peak or the bandwidth that bounds them. A host's peak is itself measured, on another host."""
+        device, rates = self.device, self.device.rates
+        if rates is None or self.kind == "cpu":
+            return []
+        bounds = {
+            "gemm_flop_per_s": "peak_flop_per_s",
+            "attention_forward_flop_per_s": "peak_flop_per_s",
+            "attention_backward_flop_per_s": "peak_flop_per_s",
+            "copy_bytes_per_s": "hbm_bytes_per_s",
+        }
+        pairs = [(name, getattr(rates, name), bound, getattr(device, bound)) for name, bound in bounds.items()]
+        return [
+            f"device.rates.{name}={rate.value:.4g} is above device.{bound}={most.value:.4g}; correct one of them"
+            for name, rate, bound, most in pairs
+            if rate is not None and rate.value > most.value
+        ]
 
     @property
     def devices(self) -> int:
@@ -134,9 +174,23 @@ class HardwareSpec(Frozen):
         return self.domain_size * self.domains
 
     @property
+    def vendor(self) -> Vendor | None:
+        """Maker of the GPUs: NVIDIA without ``device.gpu``; None for other kinds."""
+        if self.kind != "gpu":
+            return None
+        return "nvidia" if self.device.gpu is None else self.device.gpu.vendor
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """Backends that this kind of hardware can have (a toolchain may have fewer)."""
+        if self.vendor == "amd":
+            return ("rccl",)
         return {"gpu": ("nccl", "nvshmem", "symmetric"), "tpu": ("ici",), "cpu": ("host",)}[self.kind]
+
+    @property
+    def compiler(self) -> Literal["gpu", "rocm", "tpu", "cpu"]:
+        """Kind of compile target: XLA for CUDA (``gpu``), for ROCm, for TPU or for hosts."""
+        return "rocm" if self.vendor == "amd" else self.kind
 
     @property
     def usable_bytes(self) -> int:

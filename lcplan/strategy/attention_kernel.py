@@ -26,6 +26,7 @@ def attention_kernel(
     precision: str,
     shortest_chunk: int,
     capability: tuple[int, int] | None = None,
+    amd: bool = False,
 ) -> AttentionKernel:
     """The fused kernel of the device where it takes the model's heads and chunks, else blockwise JAX.
 
@@ -43,14 +44,16 @@ def attention_kernel(
     shortest_chunk : int
         Shortest length that the kernel meets: half a context rank's tokens of one sequence [tokens].
     capability : tuple of int, optional
-        Compute capability of a GPU.
+        Compute capability of an NVIDIA GPU.
+    amd : bool
+        Whether the GPU is AMD's, for which jax has no fused attention.
 
     Returns
     -------
     str
         The kernel.
     """
-    if precision != "bf16" or kind == "cpu":
+    if precision != "bf16" or kind == "cpu" or amd:
         return "blockwise"
     if kind == "tpu":
         whole_lanes = model.head_dim % SPLASH_LANES == 0 and shortest_chunk % SPLASH_LANES == 0

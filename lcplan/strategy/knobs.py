@@ -16,7 +16,7 @@ from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SC
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
 """A number of sequences or tokens, at most all that a workload has."""
-Backend = Literal["nccl", "nvshmem", "symmetric", "ici", "host"]
+Backend = Literal["nccl", "nvshmem", "symmetric", "rccl", "ici", "host"]
 ShardingMode = Literal["manual", "auto", "explicit"]
 Scheduler = Literal[
     "default",
@@ -36,7 +36,7 @@ ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "t
 CacheLayout = Literal["whole", "power-of-two"]
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
-GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric")
+GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "rccl")
 COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
 SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
 MOE_DISPATCHES: tuple[MoeDispatch, ...] = get_args(MoeDispatch)
@@ -112,7 +112,7 @@ class StepKnobs(Frozen):
     backend: Annotated[
         Backend,
         Knob(
-            help="Collective backend: nccl nvshmem symmetric on GPUs, ici on TPUs, host on a CPU",
+            help="Collective backend: nccl nvshmem symmetric on NVIDIA GPUs, rccl on AMD GPUs, ici on TPUs, host on a CPU",
             workloads=ALL,
             follows="every backend of the toolchain",
             shown=True,

@@ -106,7 +106,7 @@ def run_checker(python: str, script: Path, *, requests: Sequence[dict[str, Any]]
 
 def _request(export: Export, folder: Path) -> dict[str, Any]:
     return {
-        "file": str(folder / export.translation.trainer.file),
+        "file": str(folder / export.main_file),
         "devices": export.translation.job.strategy.devices,
         "environment": _environment(export),
         **export.check_request,

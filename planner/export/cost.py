@@ -92,7 +92,9 @@ def cost_of(plan: Plan, translation: Translation) -> Cost:
     """Price both, and every single difference."""
     request = request_of(plan)
     planned = price(request, plan.strategy)
-    changed = request.model_copy(update={"workload": translation.job.workload})
+    changed = request
+    if any(difference.field == "workload" for difference in translation.differences):
+        changed = request.model_copy(update={"workload": translation.job.workload})
     program = priced_as(translation.trainer.program, hardware=request.hardware, model=request.model)
     return Cost(
         planned=planned,

@@ -13,13 +13,12 @@ from lcplan.formats.errors import BadInputError
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
-from planner.trainers import Job, Trainer, Translation, trainer
+from planner.trainers import Job, Trainer, Translation, all_trainers, trainer
 from planner.trainers.common.export_files import LAUNCH_FILE, Launch, launch_script
 from planner.trainers.common.rules import export_rules
 from planner.trainers.common.translate import translate
 from planner.trainers.registry import exporter
 from planner.workloads.points import broken_rules
-from planner.workloads.registry import WORKLOADS
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class Export:
     """Compiles and timings of the plan."""
     check_request: Mapping[str, Any] = field(default_factory=dict)
     """Facts that the trainer's checker asks for (``Written.check``)."""
+    main_file: str = ""
+    """The file that the checker reads (``Written.main_file``)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document; the command adds the paths."""
@@ -68,7 +69,7 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         The trainer cannot run this model, hardware or mesh; every reason, with an alternative.
     """
     target = trainer(name)
-    job = Job(plan.request.model, plan.request.hardware, _step_of(plan, name), plan.strategy)
+    job = Job(plan.request.model, plan.request.hardware, _step_of(plan, target), plan.strategy)
     if target.own_step and not jax:
         jax = plan.toolchain.get("jax", "")
 
@@ -90,30 +91,39 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         launch=written.launch,
         evidence=plan.evidence,
         check_request=written.check,
+        main_file=written.main_file or target.file,
     )
 
 
-def _step_of(plan: Plan, name: str) -> Workload:
-    """The train step that the trainer is to run.
+def _step_of(plan: Plan, target: Trainer) -> Workload:
+    """The train step that the trainer is to run; of a rollout the forward pass over whole sequences.
 
     Raises
     ------
     BadInputError
-        Trainers do not take plans of this kind of workload.
+        The trainer does not take plans of this kind of workload.
     """
     workload = plan.request.workload
-    reason = WORKLOADS[workload.kind].not_exported
-    if reason is not None or workload.train is None:
-        raise BadInputError(f"{name}: a plan of --workload {workload.kind} is not exported; {reason}")
-    return workload.train
+    if workload.kind not in target.workloads:
+        able = " or ".join(f"--to {one.name}" for one in all_trainers() if workload.kind in one.workloads)
+        raise BadInputError(
+            f"{target.name}: a plan of --workload {workload.kind} is not exported to {target.title}, which lcplan gives plans"
+            f" of --workload {' and '.join(target.workloads)}; {f'use {able}' if able else 'no trainer takes it'}"
+        )
+    if workload.train is not None:
+        return workload.train
+    assert workload.sample is not None, "a workload without a train step has a rollout"
+    return workload.sample.train_view(workload.seq_len)
 
 
 def trainer_refusals(target: Trainer, job: Job, *, plan: Plan) -> list[str]:
     """Rules of the trainer, and of every strategy, that the job as it would run breaks."""
     request = request_of(plan)
     setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=request.budget_bytes)
+    asked = request.workload
+    whole = setting if asked.train is asked else replace(setting, workload=asked)
     table = StrategyTable.from_strategies([job.strategy])
     own = [rule.explain(setting, job.strategy) for rule in export_rules(target) if rule.broken(setting, table)[0]]
     if job.workload.precision not in target.precisions:
         own.append(f"precision {job.workload.precision} is not exported; plan for bf16")
-    return [*own, *broken_rules(setting, job.strategy)]
+    return [*own, *broken_rules(whole, job.strategy)]

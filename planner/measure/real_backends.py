@@ -42,7 +42,7 @@ def seen(toolchain: Toolchain) -> Toolchain:
 
 def _claims(toolchain: Toolchain) -> list[tuple[str, Backend]]:
     """(kind, backend) of each pair that the installed packages support."""
-    gpu: list[tuple[str, Backend]] = [("gpu", facts.name) for facts in GPU_BACKENDS.values()]
+    gpu: list[tuple[str, Backend]] = [("gpu", facts.name) for facts in GPU_BACKENDS.values() if facts.name != "rccl"]
     claims: list[tuple[str, Backend]] = [*gpu, ("tpu", "ici"), ("cpu", "host")]
     return [(kind, name) for kind, name in claims if toolchain.targets[kind] is True and toolchain.backends[name] is True]
 

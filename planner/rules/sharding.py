@@ -127,24 +127,27 @@ def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
     """Parts of the step that do not support experts."""
     if setting.model.experts is None:
         return np.zeros(len(table), dtype=np.bool_)
-    whole = table.collective_matmul == code("collective_matmul", "off")
-    return ~(whole & (table.sharding_mode == code("sharding_mode", "manual")))
+    return table.sharding_mode != code("sharding_mode", "manual")
 
 
 def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
     return (
-        f"{setting.model.name} has experts, which are built for sharding_mode=manual and collective_matmul=off, not "
-        f"{strategy.sharding_mode} and {strategy.collective_matmul}; use those"
+        f"{setting.model.name} has experts, which are built for sharding_mode=manual, not {strategy.sharding_mode}; use manual"
     )
 
 
-def _ring_matmul(_: Setting, table: StrategyTable) -> Mask:
+def _ring_matmul(setting: Setting, table: StrategyTable) -> Mask:
     """Products in pieces are written out by hand: the compiler that places arrays itself decides on its own."""
     manual = table.sharding_mode == code("sharding_mode", "manual")
-    return (table.collective_matmul != code("collective_matmul", "off")) & ~manual
+    return (table.collective_matmul != code("collective_matmul", "off")) & (~manual | bool(setting.model.latent))
 
 
-def _say_ring_matmul(_: Setting, strategy: Strategy) -> str:
+def _say_ring_matmul(setting: Setting, strategy: Strategy) -> str:
+    if setting.model.latent:
+        return (
+            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective "
+            "matmul; use collective_matmul=off"
+        )
     return (
         f"collective_matmul={strategy.collective_matmul} is written out in sharding_mode=manual only, "
         f"not in {strategy.sharding_mode}; use manual, or collective_matmul=off"

@@ -37,7 +37,7 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     own = request.hardware.backends
     verdicts = {name: toolchain.backends.get(name, "not known to this toolchain") for name in own}
     real = tuple(name for name in own if verdicts[name] is True)
-    target = toolchain.targets.get(request.hardware.kind, "not known to this toolchain")
+    target = toolchain.targets.get(request.hardware.compiler, "not known to this toolchain")
     _refuse(request, real or own[:1], verdicts)
     _refuse_schedulers(request, toolchain)
     if target is not True:
@@ -52,6 +52,11 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
     model, kernel = request.model, setting_of(request).kernel
     if request.hardware.kind == "cpu" or kernel in ("cudnn", "splash"):
         return ()
+    if request.hardware.vendor == "amd":
+        return (
+            f"jax has no fused attention for AMD GPUs: {kernel} JAX attention runs instead; a trainer with a kernel for them "
+            "(Transformer Engine's, as MaxText and Megatron use it on ROCm) is faster",
+        )
     tpu = request.hardware.kind == "tpu"
     takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
     heads = f"head_dim={model.head_dim} is not one that"

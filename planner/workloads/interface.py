@@ -43,8 +43,6 @@ class PlannedWorkload(ABC, Generic[Table]):
     """Why ``--tune`` does not take it; None where it does."""
     not_sliced: ClassVar[str | None] = None
     """Why one rank of it cannot be timed on one device; None where it can."""
-    not_exported: ClassVar[str | None] = None
-    """Why no trainer takes its plans; None where trainers do."""
 
     @abstractmethod
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> Table:

@@ -40,7 +40,6 @@ class Iteration(PlannedWorkload[IterationTable]):
     foreign_changes = ROLLOUT.foreign_changes
     not_tuned = ROLLOUT.not_tuned
     not_sliced = ROLLOUT.not_sliced
-    not_exported = ROLLOUT.not_exported
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> IterationTable:
         """Every iteration whose train step and rollout break no rule."""

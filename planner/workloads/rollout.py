@@ -40,7 +40,6 @@ class Rollout(PlannedWorkload[RolloutTable]):
     not_sliced = (
         "prefill and decode have no program for one rank; use --time where all devices of the mesh are at hand, or --compile"
     )
-    not_exported = "strategies.rollout.step builds its program; trainers take plans of --workload train"
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
         """Every layout of each mesh that breaks no rule."""

@@ -128,8 +128,8 @@ def _features(spec: StepSpec) -> Iterator[str]:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
     if model.experts is not None:
         yield from _divides(("expert", strategy.mesh.expert), ("experts", model.experts.count), hint="ranks have whole experts")
-        if strategy.sharding_mode != "manual" or strategy.collective_matmul != "off":
-            yield f"experts of {model.name} are built for sharding_mode=manual and collective_matmul=off; use those"
+        if strategy.sharding_mode != "manual":
+            yield f"experts of {model.name} are built for sharding_mode=manual, not {strategy.sharding_mode}; use manual"
     if model.not_built:
         yield f"model {model.name} is priced, not built; no step computes: {', '.join(model.not_built)}"
     if model.not_planned:

@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hand_cases import HAND, LINK, RATES, layout, rate, times
+from hand_cases import HAND, LINK, MIXTURE, RATES, layout, rate, times
 
 from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.collectives.contention import hidden_contention_seconds, multiprocessor_share, transit_bytes
 from cost_models.collectives.group_span import span_of
 from cost_models.collectives.listed_collectives import listed_seconds
-from cost_models.collectives.network import call_cost
+from cost_models.collectives.network import call_cost, moved_share
 from cost_models.collectives.step import terms_of
 from cost_models.parts.part import keys
 from cost_models.parts.time import STEP_TIME
+from cost_models.rates.published import rates_of
 from lcplan.strategy import Mesh, Strategy
 
 FLOOR_S = 3e-6
@@ -224,6 +225,43 @@ def test_groups_over_two_nodes_leave_each_by_its_members_ports():
     assert found.seconds_per_byte == near(1 / machine.network_link.oneway_bytes_per_s.value / ports)
 
 
+def bus_bytes_per_s(op, members, *, machine):
+    """The rate at which one device sends, of its own rates."""
+    found = layout(machine=machine, fsdp=members)
+    spec = found.setting.hardware
+    per_byte = call_cost(op, span_of(found, ("fsdp",)), hardware=spec, rates=rates_of(spec)).seconds_per_byte
+    return float((moved_share(op, np.array([float(members)])) / per_byte)[0])
+
+
+def test_a_group_of_a_node_without_a_switch_uses_its_own_pairs_links():
+    # Measured on MI300X: all-reduces of 4 GB, 312.9 GB/s over 8 and 47.7 over 2 (stas00/ml-engineering, network/README.md)
+    assert bus_bytes_per_s("all-reduce", 8, machine="mi300x") == pytest.approx(312.9e9)
+    assert bus_bytes_per_s("all-reduce", 2, machine="mi300x") == pytest.approx(312.9e9 / 7)
+    assert bus_bytes_per_s("all-reduce", 2, machine="mi300x") == pytest.approx(47.7e9, rel=0.07)
+    # a permute goes to one other device: 48 of a link's 64 GB/s, however many there are
+    assert bus_bytes_per_s("collective-permute", 8, machine="mi300x") == pytest.approx(48e9)
+    assert bus_bytes_per_s("collective-permute", 2, machine="mi300x") == pytest.approx(48e9)
+    # NVSwitch gives two devices the links of all
+    two, eight = (bus_bytes_per_s("all-reduce", n, machine="dgx-h100") for n in (2, 8))
+    assert two == pytest.approx(eight)
+
+
 def test_a_torus_permute_takes_one_link():
     found, machine = cost("collective-permute", machine="tpu-v5p-64", fsdp=32)
     assert found.seconds_per_byte == near(1 / machine.ici_link.oneway_bytes_per_s.value)
+
+
+def test_only_the_attention_of_a_mixture_has_collective_matmuls():
+    fields = {"tensor": 2, "collective_matmul": "one-way", "rates": {"gemm": rate(1e15)}}
+    found = matmul(0.0, spec=MIXTURE, **fields)
+    # query, key, value and out alone: two products of a hop each; one sum; attention's rows in order
+    order, sums = 2 * 2 * 256 * 32, 3 * 2048
+    forward = 2 * FLOOR_S + (sums + order + 2 * (192 + 64)) / 1e6
+    assert found.forward == near(forward)
+    assert found.backward == near(forward + 2 * 4 * (192 + 64) / 1e6)
+    assert found.again == near(2 * FLOOR_S + (sums + 2 * (192 + 64)) / 1e6)
+    # 256 rows of 8 features in bf16; attention gathers and scatters by hops: 3 + 2 + 1 again; the rest are whole
+    moved = terms(spec=MIXTURE, tensor=2, collective_matmul="one-way")
+    assert moved["stream-ring", "collective-permute"] == [(2048, 6 * 2)]
+    assert moved["stream", "all-gather"] == [(4096, 3 * 2 + 1)]
+    assert moved["stream", "reduce-scatter"] == [(4096, 2 * 2 + 1)]

@@ -4,9 +4,10 @@ import pytest
 
 from lcplan.catalog import hardware, hardware_names
 from lcplan.formats.errors import BadInputError
-from lcplan.spec.hardware import Figure, HardwareSpec
+from lcplan.spec.hardware import Figure, GpuFacts, HardwareSpec
 
 GPUS = ("dgx-a100-40", "dgx-a100-80", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72")
+AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
 SLICES = ("tpu-v4-32", "tpu-v5e-8", "tpu-v5p-64", "tpu-v6e-256", "tpu-7x-128")
 
 
@@ -20,10 +21,10 @@ def figures(value):
 
 def test_what_the_catalogue_has():
     families = ("tpu-7x-N", "tpu-v4-N", "tpu-v5e-N", "tpu-v5p-N", "tpu-v6e-N")
-    assert hardware_names() == tuple(sorted(("cpu-host", *GPUS, *families)))
+    assert hardware_names() == tuple(sorted(("cpu-host", *GPUS, *AMD, *families)))
 
 
-@pytest.mark.parametrize("name", [*GPUS, *SLICES, "cpu-host"])
+@pytest.mark.parametrize("name", [*GPUS, *AMD, *SLICES, "cpu-host"])
 def test_every_figure_has_a_source_and_none_is_a_users(name):
     found = list(figures(hardware(name)))
     assert len(found) >= 8
@@ -39,6 +40,8 @@ def test_every_figure_has_a_source_and_none_is_a_users(name):
         ("gb200-nvl72x2", 144, 72, 4),
         ("gb300-nvl72", 72, 72, 4),
         ("dgx-a100-40x2", 16, 8, 8),
+        ("mi300x", 8, 8, 8),
+        ("mi355xx4", 32, 8, 8),
         ("tpu-v5p-64", 32, 32, 4),
         ("tpu-v4-32", 16, 16, 4),
         ("tpu-v5e-8", 8, 8, 4),
@@ -99,6 +102,28 @@ def test_gpus_have_what_a_target_config_needs(name):
     per_clock = {8: 2048, 9: 4096, 10: 8192}[spec.device.gpu.compute_capability[0]]
     assert spec.device.peak_flop_per_s.value == pytest.approx(clocks * per_clock, rel=0.11)
     assert spec.network_link.oneway_bytes_per_s.value < spec.domain_link.oneway_bytes_per_s.value
+
+
+@pytest.mark.parametrize("name", AMD)
+def test_amd_gpus_have_what_a_target_config_needs(name):
+    spec = hardware(name)
+    gpu = spec.device.gpu
+    assert (spec.vendor, spec.compiler, spec.backends) == ("amd", "rocm", ("rccl",))
+    assert gpu.description == f"AMD Instinct {name.upper()}"
+    assert gpu.gcn_arch.startswith("gfx942" if name < "mi350" else "gfx950")
+    # A compute unit's dense bf16 rate: 2048 FLOP a clock on CDNA 3, twice that on CDNA 4.
+    per_clock = 2048 if name < "mi350" else 4096
+    assert spec.device.peak_flop_per_s.value == pytest.approx(gpu.core_count * gpu.clock_rate_ghz * 1e9 * per_clock, rel=1e-3)
+    # A link to each of the seven other GPUs of the node.
+    assert 7 * spec.domain_link.peer_oneway_bytes_per_s.value == spec.domain_link.oneway_bytes_per_s.value
+
+
+def test_a_gpu_has_one_instruction_set():
+    facts = hardware("mi300x").device.gpu.model_dump()
+    with pytest.raises(BadInputError, match=r"needs compute_capability \(NVIDIA\) or gcn_arch \(AMD\), and not both"):
+        GpuFacts.read(facts | {"compute_capability": (9, 0)}, "gpu")
+    with pytest.raises(BadInputError, match="and not both"):
+        GpuFacts.read(facts | {"gcn_arch": None}, "gpu")
 
 
 def test_figures_as_published():

@@ -39,6 +39,17 @@ def test_a_backend_of_other_hardware(ask):
         offer(_toolchain(), ask(backend=("ici",)))
 
 
+def test_amd_gpus_have_rccl_alone(ask):
+    found = offer(_toolchain(), ask(hw="mi300x"))
+    assert found.backends == ("rccl",)
+    assert "jax has no fused attention for AMD GPUs: blockwise JAX attention runs instead" in found.notes[0]
+    assert found.notes[1] == (
+        "mi300x cannot be compiled for here (not known to this toolchain); compiles have the evidence level compiled:host"
+    )
+    with pytest.raises(BadInputError, match=r"--backend nvshmem: mi300x has rccl"):
+        offer(_toolchain(), ask(hw="mi300x", backend=("nvshmem",)))
+
+
 def test_without_the_plugin_the_host_rung_is_announced(ask):
     found = offer(_toolchain(gpu='no CUDA plugin: pip install "lcplan[gpu]"'), ask())
     assert found.backends == ("nccl",)

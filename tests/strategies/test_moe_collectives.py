@@ -23,10 +23,10 @@ MIXED = MODEL.model_copy(
 IN_TURN = MODEL.model_copy(update={"layers": 4, "experts": Experts(count=8, active=2, d_ff=32, every=2)})
 
 
-def strategy(dispatch="dropless", remat="full", capacity=200, microbatches=1, **mesh):
+def strategy(dispatch="dropless", remat="full", capacity=200, microbatches=1, matmul="off", **mesh):
     return Strategy(
         mesh=Mesh(**mesh), scheme="ring", remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
-        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=capacity, backend="host",
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=capacity, backend="host", collective_matmul=matmul,
     )  # fmt: skip
 
 
@@ -61,6 +61,11 @@ def test_collectives_are_as_listed(strategy):
 
 def test_layers_of_two_kinds_have_both_lists():
     assert_as_listed(strategy(expert=2, context=2, tensor=2), MIXED)
+
+
+@pytest.mark.parametrize("remat", ["full", "save-all"])
+def test_only_dense_products_are_collective_matmuls(remat):
+    assert_as_listed(strategy(expert=2, tensor=4, remat=remat, matmul="one-way"), MIXED)
 
 
 @pytest.mark.slow

@@ -36,10 +36,10 @@ IN_TURN = QWEN.model_copy(
 )
 
 
-def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zigzag", **mesh):
+def strategy(dispatch="dropless", remat="full", microbatches=1, scheme="ring-zigzag", matmul="off", **mesh):
     return Strategy(
         mesh=Mesh(**mesh), scheme=scheme, remat=remat, microbatches=microbatches, loss_chunk_tokens=16,
-        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=0,
+        gather_dtype="fp32", moe_dispatch=dispatch, moe_capacity_percent=0, collective_matmul=matmul,
     )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ FAST = [
     (QWEN, strategy("capacity", expert=4, context=2)),
     (QWEN, strategy("gather", expert=2, context=2, tensor=2)),
     (DENSE_FIRST, strategy(expert=2, context=2, tensor=2)),
+    (DENSE_FIRST, strategy(expert=2, tensor=4, matmul="one-way")),
 ]
 SLOW = [
     (IN_TURN, strategy(expert=4, tensor=2, remat="save-except-mlp")),
@@ -67,6 +68,7 @@ SLOW = [
     (DENSE_FIRST, strategy(expert=2, fsdp=2, context=2, remat="save-all", microbatches=2)),
     (DENSE_FIRST, strategy(tensor=2, data=2, context=2, remat="save-qkv")),
     (IN_TURN, strategy("capacity", expert=2, context=4, remat="save-dots")),
+    (SHARED, strategy("capacity", expert=2, context=2, tensor=2, remat="save-all", matmul="two-way")),
 ]
 
 

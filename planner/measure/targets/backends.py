@@ -56,6 +56,7 @@ GPU_BACKENDS: dict[str, GpuBackend] = {
         ),
         "all participants in one process; elsewhere XLA falls back to plain NCCL without a word",
     ),
+    "rccl": GpuBackend("rccl", (), "AMD GPUs, whose only backend it is; XLA calls it NCCL too"),
 }
 
 

@@ -65,7 +65,7 @@ def one_device(target: Target) -> Target:
 
 def target_verdict(hardware: HardwareSpec, toolchain: Toolchain) -> Verdict:
     """Whether the hardware's own compiler can be used: True, or why host devices replace it."""
-    verdict = toolchain.targets.get(hardware.kind, "not known to this toolchain")
+    verdict = toolchain.targets.get(hardware.compiler, "not known to this toolchain")
     if verdict is not True:
         return verdict
     if hardware.kind == "gpu" and hardware.device.gpu is None:
@@ -125,6 +125,7 @@ def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime
     """
     gpu = hardware.device.gpu
     assert gpu is not None, "target_verdict looks first"
+    assert gpu.compute_capability is not None, "target_verdict looks first"
     info = {
         "threads_per_block_limit": MAX_THREADS_PER_BLOCK,
         "threads_per_warp": THREADS_PER_WARP,

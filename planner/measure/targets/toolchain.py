@@ -22,6 +22,7 @@ NEEDED = ("jax", "jaxlib", "flax", "optax", "pydantic", "pyyaml", "jaxtyping", "
 """Packages that a worker imports."""
 FIRST_PYTHON = (3, 11)
 GPU_WAY_OUT = 'pip install "lcplan[gpu]"'
+NO_ROCM = "no compiler for AMD GPUs"
 TPU_WAY_OUT = 'pip install "lcplan[tpu]"'
 
 
@@ -105,13 +106,16 @@ def _read(path: str, found: dict[str, str]) -> Toolchain:
         versions["cudnn"] = found[f"cudnn{cuda}"]
     host = _host(versions)
     gpu, tpu = (host, host) if host is not True else (_gpu(versions, cuda), _tpu(versions))
+    rocm: Verdict = host if host is not True else NO_ROCM
     jax = versions.get("jax")
     backends: dict[str, Verdict] = {
         name: gpu if gpu is not True else backend_verdict(name, jax or "0") for name in GPU_BACKENDS
     }
+    backends["rccl"] = rocm
     backends["ici"] = tpu
     backends["host"] = host
-    return Toolchain(python=path, jax=jax, versions=versions, targets={"gpu": gpu, "tpu": tpu, "cpu": host}, backends=backends)
+    targets: dict[str, Verdict] = {"gpu": gpu, "rocm": rocm, "tpu": tpu, "cpu": host}
+    return Toolchain(python=path, jax=jax, versions=versions, targets=targets, backends=backends)
 
 
 def _host(versions: dict[str, str]) -> Verdict:

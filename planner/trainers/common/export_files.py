@@ -47,6 +47,8 @@ class Written:
     launch: Launch
     check: Mapping[str, Any] = field(default_factory=dict)
     """Facts of the job that the trainer's checker asks for, besides the file and the number of devices."""
+    main_file: str = ""
+    """The file that the launch command takes; empty: the one that the trainer's record names."""
 
 
 Exporter = Callable[[Translation, Plan], Written]

@@ -1,4 +1,4 @@
-"""The jax target: import the module under its own flags and lower its step on as many host devices. Compiles nothing."""
+"""The jax target: import the module under its own flags and lower its programs on as many host devices. Compiles nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lcplan_checker import answer
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
-    """Facts of the lowered step."""
+    """Facts of the lowered programs."""
     devices = request["devices"]
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} {' '.join(request.get('flags', ()))} --xla_force_host_platform_device_count={devices}"
@@ -22,10 +22,13 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     spec.loader.exec_module(module)
     module.KERNEL = "blockwise"  # cuDNN's kernel lowers for a GPU only
     mesh = module.make_mesh()
+    facts = {"devices": devices, "mesh": {axis: int(size) for axis, size in mesh.shape.items()}}
+    if hasattr(module, "programs"):
+        lowered = [jitted.lower(*arguments) for jitted, arguments in module.programs(mesh)]
+        return facts | {"programs": len(lowered), "global_batch": module.BATCH, "seq_len": module.PROMPT + module.GENERATE}
     step = module.example_step(mesh)
     step.jitted.lower(*step.abstract_arguments())
-    sizes = {axis: int(size) for axis, size in mesh.shape.items()}
-    return {"devices": devices, "mesh": sizes, "shardings": len(module.shardings(mesh)), "saved": list(module.SAVED)}
+    return facts | {"shardings": len(module.shardings(mesh)), "saved": list(module.SAVED)}
 
 
 if __name__ == "__main__":

@@ -1,22 +1,20 @@
 """The target ``jax``: a small module with the plan's mesh, shardings, remat policy and flags, and lcplan's step as example.
 
+A plan of a rollout becomes a sampling loop (``planner.trainers.jax.rollout_loop``).
+
 The module is written as text: nothing here imports jax. A test compares its shardings with the step's own.
 """
 
 from __future__ import annotations
 
-import yaml
-
-from cost_models.inputs.setting import Setting
 from lcplan.evidence.plan import Plan
 from lcplan.strategy import Strategy
 from lcplan.strategy.remat import OFFLOAD_PERCENT, REMAT_POLICIES, RematPolicy
 from planner.trainers import Job, Translation
-from planner.trainers.common.export_files import Launch, Written, title
-from planner.trainers.common.jax_environment import jax_environment, launch_per_device, one_process_per_device
+from planner.trainers.common.export_files import Written
 from planner.trainers.jax.facts import FILE
-
-PLAN_FILE = "plan.yaml"
+from planner.trainers.jax.module_text import ModuleText, written
+from planner.trainers.jax.rollout_loop import rollout_module
 
 _MODULE = '''"""{title}.
 
@@ -25,12 +23,7 @@ Mesh, shardings, remat policy and flags of the plan in the same folder, and lcpl
     python {file} --steps 3
 """
 
-import os
-
-ENVIRONMENT = {environment}
-for _name, _value in ENVIRONMENT.items():  # XLA reads these when jax is imported, so they come first
-    os.environ.setdefault(_name, _value)
-
+{environment_text}
 import argparse
 import time
 from pathlib import Path
@@ -52,16 +45,7 @@ SAVED = {saved}  # tensors of a layer that the backward pass finds saved, by che
 KERNEL = "{kernel}"
 
 
-def make_mesh(devices=None):
-    """The mesh over all devices, outermost axis first: the last takes neighbouring devices."""
-    devices = jax.devices() if devices is None else devices
-    needed = int(np.prod(SHAPE))
-    if len(devices) != needed:
-        raise SystemExit(f"the plan takes {{needed}} devices; jax sees {{len(devices)}}")
-    if devices[0].platform == "tpu":  # lay the axes onto the torus
-        return Mesh(mesh_utils.create_device_mesh(SHAPE, devices, allow_split_physical_axes=True), AXES)
-    return Mesh(np.array(devices).reshape(SHAPE), AXES)
-
+{make_mesh}
 
 def shardings(mesh):
     """NamedSharding of every parameter of a layer stack, by name."""
@@ -113,33 +97,20 @@ _SHARED = '''def remat(layer, offloads):
 
 
 def export(translation: Translation, plan: Plan) -> Written:
-    """Return the module, the plan next to it, and the launch line."""
-    job = translation.job
-    environment = jax_environment(translation, plan)
-    if job.hardware.kind == "cpu":
-        environment = {
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={job.strategy.devices}",
-        } | environment
-    changed = plan.model_copy(update={"strategy": job.strategy, "environment": environment})
-    text = _MODULE.format(
-        title=title(translation),
-        file=FILE,
-        plan_file=PLAN_FILE,
-        environment=_dict(environment),
-        processes=plan.launch.processes if job.hardware.kind != "cpu" else 1,
-        axes=job.strategy.axis_order,
-        shape=tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order),
-        parameters="\n".join(f'    "{name}": {spec},  # {dims}' for name, (spec, dims) in parameter_specs(job).items()),
-        saved=REMAT_POLICIES[job.strategy.remat].kept,
-        remat=_remat(job.strategy),
-        kernel=_kernel(job, plan),
-    )
-    files = {FILE: text, PLAN_FILE: yaml.safe_dump(changed.model_dump(mode="json"), sort_keys=False, width=120)}
-    if one_process_per_device(job):
-        return Written(files, launch_per_device(job, ("python3", FILE), environment))
-    per = "process" if plan.launch.processes > 1 else "host"
-    return Written(files, Launch(("python3", FILE), environment, per=per))
+    """Return the module of the plan's workload, the plan next to it, and the launch line."""
+    if plan.request.workload.train is None:
+        return written(translation, plan, rollout_module(plan))
+    return written(translation, plan, _train_module(translation.job))
+
+
+def _train_module(job: Job) -> ModuleText:
+    """The module with lcplan's own train step."""
+    values = {
+        "parameters": "\n".join(f'    "{name}": {spec},  # {dims}' for name, (spec, dims) in parameter_specs(job).items()),
+        "saved": REMAT_POLICIES[job.strategy.remat].kept,
+        "remat": _remat(job.strategy),
+    }
+    return ModuleText(FILE, _MODULE, values)
 
 
 def _remat(strategy: Strategy) -> str:
@@ -158,18 +129,6 @@ def _policy(policy: RematPolicy) -> str:
     names = f"names_which_can_be_saved=SAVED, names_which_can_be_offloaded={policy.offloaded}"
     places = 'offload_src="device", offload_dst="pinned_host"'
     return f"jax.checkpoint_policies.save_and_offload_only_these_names({names}, {places})"
-
-
-def _dict(values: dict[str, str]) -> str:
-    if not values:
-        return "{}"
-    return "\n".join(["{", *(f'    "{name}": "{value}",' for name, value in values.items()), "}"])
-
-
-def _kernel(job: Job, plan: Plan) -> str:
-    """The attention kernel that the step has for this hardware."""
-    setting = Setting(model=job.model, hardware=job.hardware, workload=job.workload, budget_bytes=plan.request.budget_bytes)
-    return "cudnn" if setting.kernel == "cudnn" else "blockwise"
 
 
 def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:

@@ -86,6 +86,13 @@ CASES = [
         {"tensor": 4, "collective_matmul": "one-way"},
     ),
     (
+        "collective-matmul",
+        {"model": "deepseek-v3", "batch": 64},
+        {"tensor": 4, "collective_matmul": "one-way"},
+        "collective_matmul=one-way with deepseek-v3: latent attention has no collective matmul; use collective_matmul=off",
+        {"tensor": 4},
+    ),
+    (
         "host-link",
         {"hw": "tpu-7x-128", "batch": 1},
         {"context": 16, "backend": "ici", "remat": "offload-layer-in"},

@@ -44,7 +44,7 @@ def test_search_finds_layouts_best_first_and_its_plan_loads(lcplan, tmp_path):
     plan = Plan.load(tmp_path / "run" / "plan.yaml")
     assert plan.request.workload.kind == "sample"
     assert plan.strategy.sampling.mesh == plan.strategy.mesh
-    with pytest.raises(BadInputError, match="--workload sample is not exported"):
+    with pytest.raises(BadInputError, match=r"--workload sample is not exported to MaxText .*; use --to jax"):
         export_plan(plan, "maxtext")
 
 
