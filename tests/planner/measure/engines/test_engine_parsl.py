@@ -10,7 +10,7 @@ pytest.importorskip("parsl")
 
 from planner.cli.main import run
 
-JOB = ["--model", "llama-tiny", "--seq", "512", "--hw", "cpu-host", "--devices", "4", "--stages", "compiled"]
+JOB = ["--model", "llama-tiny", "--seq", "256", "--hw", "cpu-host", "--devices", "2", "--stages", "compiled"]
 SITE = """
 import parsl
 from parsl.executors import HighThroughputExecutor
