@@ -16,6 +16,9 @@ from lcplan.formats.errors import EXIT_BAD_INPUT, EXIT_STAGE_FAILED, LcplanError
 
 DEBUG = "LCPLAN_DEBUG"
 """Variable that shows the traceback of a fault."""
+MOST_LINES = 40
+"""Problems of one input that are printed."""
+LONGEST_LINE = 4000
 COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
@@ -109,8 +112,11 @@ def _code_of(error: BaseException) -> int:
         error.show()
         code = EXIT_BAD_INPUT
     elif isinstance(error, LcplanError):
-        for line in str(error).splitlines():
-            click.echo(f"lcplan: {line}", err=True)
+        lines = str(error).splitlines()
+        for line in lines[:MOST_LINES]:
+            click.echo(f"lcplan: {_printable(line)}", err=True)
+        if len(lines) > MOST_LINES:
+            click.echo(f"lcplan: .. and {len(lines) - MOST_LINES} more", err=True)
         code = error.exit_code
     elif isinstance(error, (KeyboardInterrupt, click.Abort)):
         click.echo("lcplan: interrupted; finished compiles and timings are kept, and the same command resumes", err=True)
@@ -130,11 +136,17 @@ def _fault(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = next((frame for frame in reversed(frames) if _is_ours(frame.filename)), frames[-1])
     place = f"{Path(ours.filename).parent.name}/{Path(ours.filename).name}:{ours.lineno}"
-    words = " ".join("".join(c if c.isprintable() else " " for c in str(error)[:300]).split())
+    words = " ".join(_printable(str(error)[:300]).split())
     return (
         f"a fault of lcplan {__version__} itself, not of the input: {type(error).__name__} at {place}: {words}; "
         f"please report it with the command, and the output under {DEBUG}=1"
     )
+
+
+def _printable(line: str) -> str:
+    """A line of a message, which may quote a user's file, without control characters and not endless."""
+    shown = "".join(character if character.isprintable() else " " for character in line[:LONGEST_LINE])
+    return shown if len(line) <= LONGEST_LINE else f"{shown}.."
 
 
 def _is_ours(file: str) -> bool:
