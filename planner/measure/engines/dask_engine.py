@@ -57,16 +57,21 @@ class Dask(FuturesEngine):
         ------
         BadInputError
             The extra is missing.
+        StageFailedError
+            It does not start.
         """
         distributed = _distributed()
-        cluster = distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address=None,
-            resources={"compile": 1, "cpu": 1},
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
+        try:
+            cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                resources={"compile": 1, "cpu": 1},
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        except (RuntimeError, OSError, TimeoutError) as error:
+            raise StageFailedError(f"--engine dask:{workers}: {' '.join(str(error).split())[:300]}") from None
         return cls(distributed.Client(cluster, set_as_default=False), cluster=cluster)
 
     def submit(self, attempt: Attempt, limits: PoolLimits, *, priority: int) -> Future[str]:

@@ -19,6 +19,7 @@ from planner.cli.main import run
 from planner.study import Store
 
 JOB = ["--model", "llama-tiny", "--seq", "256", "--hw", "cpu-host", "--devices", "2", "--stages", "compiled"]
+QUIET = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 LCPLAN = [sys.executable, "-c", "from planner.cli.main import main; main()"]
 
 
@@ -37,12 +38,12 @@ class Cluster:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.stack, self.folder = stack, folder
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), *QUIET)
 
     def worker(self):
         """Start a worker with one place for a compile."""
         address = f"tcp://127.0.0.1:{self.port}"
-        options = ["--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--resources", "compile=1"]
+        options = ["--nworkers", "1", "--nthreads", "1", *QUIET, "--resources", "compile=1"]
         return self._start("worker", address, *options, "--preload", "planner.measure.engines.preload")
 
     def _start(self, *words):
