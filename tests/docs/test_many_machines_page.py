@@ -49,6 +49,7 @@ def test_the_kubernetes_file_is_a_scheduler_and_a_job_that_finds_it() -> None:
     assert {word for word in container["command"] if word.startswith("--")} <= _worker_options()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its executor looks for its own address
 def test_the_parsl_file_is_a_configuration_with_options_that_parsl_has() -> None:
     parsl = pytest.importorskip("parsl")
     names: dict[str, object] = {}
