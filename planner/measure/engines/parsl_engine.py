@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import runpy
+import sysconfig
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,7 @@ class Parsl(FuturesEngine):
         except ImportError as error:
             raise BadInputError(f"--engine parsl: {error}; {EXTRA}") from None
         logging.getLogger("parsl").setLevel(logging.CRITICAL)
+        _put_scripts_on_path()
         config = _config(file, parsl)
         try:
             return cls(parsl, parsl.load(config))
@@ -83,6 +86,14 @@ class Parsl(FuturesEngine):
         if label not in self._apps:
             self._apps[label] = self._parsl.python_app(run_remote, executors=[label])
         return self._apps[label]
+
+
+def _put_scripts_on_path() -> None:
+    """Let Parsl find its own programs where this Python's environment is not activated."""
+    scripts = sysconfig.get_path("scripts")
+    found = os.environ.get("PATH", "")
+    if scripts not in found.split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([scripts, found])
 
 
 def _config(file: Path, parsl: Any) -> Any:
