@@ -113,7 +113,7 @@ def slice_of(family: TpuFamily, number: int, *, slices: int = 1) -> HardwareSpec
     options = dict(family.topology_options)
     if slices > 1 and family.network_link is None:
         raise BadInputError(
-            f"hardware '{family.name}-{number}x{slices}': slices of {family.name} cannot be joined over the data-center network; "
+            f"hardware '{family.name}-{number}x{slices}': slices of {family.name} cannot be joined over the network; "
             f"use a larger slice, up to {family.name}-{max(family.slices)}"
         )
     if slices > 1:
