@@ -18,11 +18,12 @@ from lcplan.formats.errors import BadInputError
 from lcplan.parts import Part
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AXES, Strategy
-from planner.measure.jobs import kernel_for, worker_command
 from planner.measure.outcome_rows import compiled_row, timed_row
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.target import Target, target_for
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import kernel_for, worker_command
+from planner.measure.workers.exclusive import alone_on_this_machine
 from planner.measure.workers.job import STEP, CompileJob, PartJob
 from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
 from planner.measure.workers.process import Launch
@@ -120,7 +121,8 @@ class Bench:
 
     def _timed(self, one: Variant) -> Timed:
         target = self._target(one).model_copy(update={"at_hand": True})
-        outcome = self._outcome(one, target, "time")
+        with alone_on_this_machine():
+            outcome = self._outcome(one, target, "time")
         return timed_row(outcome, rung="timed:full", target=target, toolchain=self.toolchain)
 
     def _target(self, one: Variant) -> Target:
