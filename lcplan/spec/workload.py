@@ -24,7 +24,10 @@ class Workload(Frozen):
         options=("seq", "global_batch", "document_len", "trainer"),
         needs=("seq",),
         example="--seq 64k",
-        instead=dict.fromkeys(("prompt", "generate", "batch", "kv_dtype", "no_donate"), "has no such option"),
+        instead=dict.fromkeys(
+            ("prompt", "generate", "batch", "kv_dtype", "no_donate", "old_log_probs", "kl_coefficient", "rollout_mesh"),
+            "has no such option",
+        ),
         sizes=("seq_len",),
         batch_field="global_batch",
         trained=True,

@@ -12,6 +12,7 @@ from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Dtype, Strategy
 from lcplan.strategy.attention_kernel import AttentionKernel
+from strategies.inputs.policy import PolicyObjective
 
 KernelName = AttentionKernel
 Platform = Literal["gpu", "tpu", "cpu"]
@@ -43,6 +44,8 @@ class StepSpec:
     workload: Workload
     strategy: Strategy
     kernel: KernelName
+    objective: PolicyObjective | None = None
+    """The policy objective in place of cross-entropy; its values of each token are the batch's ``policy``."""
     platform: Platform = "cpu"
     """The compiler's platform, which ``build_step`` reads from the mesh. It decides how a mixture of experts moves its rows."""
 

@@ -57,7 +57,7 @@ class GlobalView:
 
     def loss(self, model: Decoder, batch: Batch, scale: Float[Array, ""]) -> Float[Array, ""]:
         """The scaled loss of all tokens."""
-        scaled = Scaled(batch.targets_BT, scale)
+        scaled = Scaled(batch.targets_BT, scale, batch.policy)
         x_BTD = embed(model.embedding[...], batch.tokens_BT, style=self.style, numerics=self.spec.numerics)
         h_BTD = self._norm(self._hidden(model, x_BTD, batch.documents_BT), model.norm)
         head = model.embedding if model.head is None else model.head
