@@ -175,7 +175,7 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
         tflop_per_s_per_device=model_tflop_per_s,
         full_attention_tflop_per_s_per_device=full_attention_flop(setting) * scale,
         hardware_tflop_per_s_per_device=hardware_flop(layout) * scale,
-        mfu_ratio=model_tflop_per_s * 1e12 / setting.hardware.device.peak_flop_per_s.value,
+        mfu_ratio=model_tflop_per_s * 1e12 / rates.bound_flop_per_s(setting.hardware.device.peak_flop_per_s.value),
         fits=total + allowance <= setting.budget_bytes,
         basis=rates.basis,
     )

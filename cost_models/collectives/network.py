@@ -76,6 +76,7 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     Latency is ``a + b (n - 1)``, plus one network latency per further domain. Time per byte, with m the moved share, is
     ``max(m / B_domain, m / (B_network w))``: a ring over k domains enters each through the network ports of its ``w``
     members there, so the outer level has ``w`` ports; a permute's message and an all-to-all's share use the sender's port.
+    In a domain whose pairs have a link each, a group uses n - 1 of them, and a permute one.
 
     Parameters
     ----------
@@ -126,9 +127,21 @@ def _ports(network: Link, span: Span, *, op: str) -> Floats | float:
 
 def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRate, op: str) -> Floats | float:
     if hardware.torus is None or hardware.ici_link is None:
-        return rate.oneway_bytes_per_s
+        return rate.oneway_bytes_per_s * _mesh_share(hardware.domain_link, span, op=op)
     links = 1.0 if op == "collective-permute" else torus_links(hardware, span)
     return hardware.ici_link.oneway_bytes_per_s.value * links
+
+
+def _mesh_share(link: Link, span: Span, *, op: str) -> Floats | float:
+    """Return the share of a device's links that a group can use, where each pair of devices has a link of its own.
+
+    ``(n - 1) p / B`` for n members in a domain and p of a pair; a permute uses one link. 1 where a switch joins the devices.
+    """
+    peer = link.peer_oneway_bytes_per_s
+    if peer is None:
+        return 1.0
+    pairs = 1.0 if op == "collective-permute" else np.maximum(span.inner - 1.0, 1.0)
+    return np.minimum(pairs * peer.value / link.oneway_bytes_per_s.value, 1.0)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from cost_models.compute.exponential import exponential_share
 from cost_models.inputs.setting import Setting
 from cost_models.rates.calibrated import calibrated
 from cost_models.rates.rate import CollectiveRate, Rate, Rates
+from cost_models.rates.scaling import bandwidth_ratio, peak_ratio, power_cap_ratio, scaled
 from lcplan.spec.hardware import Figure, HardwareSpec
 
-__all__ = ["CollectiveRate", "Rate", "Rates", "power_cap_ratio", "rates_for", "rates_of"]
+__all__ = ["CollectiveRate", "Rate", "Rates", "inherited_rates", "rates_for", "rates_of"]
 
 SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
@@ -42,10 +43,6 @@ LINK_OF_PEAK = 300.0 / 450.0
 """Achieved over nominal one-way bandwidth of a domain link: H100 all-gather of 64 MiB and more, 8 devices
 (NVIDIA aiconfigurator nccl-tests sweeps)."""
 
-POWER_EXPONENT = 2.0 / 3.0
-"""Exponent of clock over power at a device's power limit. Dynamic power is proportional to the clock times the square of the
-voltage: 1 where the voltage is fixed, 1/3 where it follows the clock. This value is midway."""
-
 PERMUTE_OF_LINK = 672.0 / 900.0
 """Achieved over nominal one-way bandwidth for a collective-permute: GB200, 64 and 72 devices, at least 16 MiB per device
 (XLA's default_collective_perf_table)."""
@@ -55,6 +52,9 @@ PERMUTE_LATENCY_S = 12e-6
 
 KERNEL_FLOOR_S = 3e-6
 """Least time of one kernel: smallest RMSNorm kernels on GB200 and H200 (cudnn-frontend, benchmark/norms/results)."""
+
+
+CAP = "for the power cap"
 
 
 @lru_cache(maxsize=1)
@@ -92,12 +92,12 @@ def rates_of(hardware: HardwareSpec) -> Rates:
     attention = entry.get("attention", {})
     capped = power_cap_ratio(hardware, float(entry.get("power_w", 0.0)))
     published = Rates(
-        gemm=_scaled(_gemm(hardware, entry.get("gemm", {})), capped),
-        attention_forward=_scaled(_attention(hardware, attention, which="forward"), capped),
-        attention_backward=_scaled(_attention(hardware, attention, which="backward"), capped),
+        gemm=scaled(_gemm(hardware, entry), capped, why=CAP),
+        attention_forward=scaled(_attention(hardware, entry, which="forward"), capped, why=CAP),
+        attention_backward=scaled(_attention(hardware, entry, which="backward"), capped, why=CAP),
         forward_half_tokens=attention.get("forward_half_tokens", HALF_TOKENS["forward"]),
         backward_half_tokens=attention.get("backward_half_tokens", HALF_TOKENS["backward"]),
-        hbm=_hbm(hardware, entry.get("hbm", {})),
+        hbm=_hbm(hardware, entry),
         matrix_unit=float(entry.get("matrix_unit", 0.0)),
         exponential_share=exponential_share(hardware),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
@@ -105,39 +105,31 @@ def rates_of(hardware: HardwareSpec) -> Rates:
     return calibrated(published, hardware.device.rates)
 
 
-def power_cap_ratio(hardware: HardwareSpec, measured_at_w: float) -> float:
-    """Return the compute rate of a power-capped device as a share of its uncapped rate.
-
-    ``(P / P0)^a`` below P0, else 1.
+def inherited_rates(hardware: HardwareSpec) -> str:
+    """Return how rates of another device are scaled for this one, in words; empty for a device with its own rates.
 
     Parameters
     ----------
     hardware : HardwareSpec
-        Machine; its device's ``power_w`` is P.
-    measured_at_w : float
-        P0, power at which the rate was measured [W]; 0 where that is unknown.
+        Machine whose device has the name of a measured one.
 
     Returns
     -------
-    float
-        Ratio [no unit].
+    str
+        The peak and the bandwidth that differ, each with its ratio [no unit].
 
     Notes
     -----
-    Source: ``POWER_EXPONENT``. Memory and links keep their rates.
+    Source: ``cost_models.rates.scaling``.
     """
-    power = hardware.device.power_w
-    if power is None or measured_at_w <= 0 or power.value >= measured_at_w:
-        return 1.0
-    return float((power.value / measured_at_w) ** POWER_EXPONENT)
-
-
-def _scaled(rate: Rate, share: float) -> Rate:
-    return (
-        rate
-        if share == 1.0
-        else replace(rate, value=rate.value * share, source=f"{rate.source}; x {share:.2f} for the power cap")
-    )
+    entry, device, words = _entry(hardware), hardware.device, []
+    if (peak := peak_ratio(hardware, entry)) != 1.0:
+        own, measured = device.peak_flop_per_s.value * 1e-12, entry["peak_flop_per_s"] * 1e-12
+        words.append(f"computation x {peak:.2f}, for a peak of {own:.4g} TFLOP/s in place of {measured:.4g}")
+    if (memory := bandwidth_ratio(hardware, entry)) != 1.0:
+        own, measured = device.hbm_bytes_per_s.value * 1e-9, entry["hbm"]["nominal_bytes_per_s"] * 1e-9
+        words.append(f"memory x {memory:.2f}, for {own:.4g} GB/s in place of {measured:.4g}")
+    return "; ".join(words)
 
 
 TRITON_OF_FLASH2 = 1.0 / 1.8
@@ -172,7 +164,8 @@ def rates_for(setting: Setting) -> Rates:
     entry = _entry(setting.hardware)
     older = entry.get(OLDER_KERNELS[kind], entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
-    passes = {which: _attention(setting.hardware, older, which=which) for which in ("forward", "backward")}
+    own = {**entry, "attention": older}
+    passes = {which: _attention(setting.hardware, own, which=which) for which in ("forward", "backward")}
     share *= power_cap_ratio(setting.hardware, float(entry.get("power_w", 0.0)))
     scaled = {which: replace(rate, value=rate.value * share) for which, rate in passes.items()}
     return replace(
@@ -188,26 +181,39 @@ _OPS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-
 
 
 def _gemm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
-    if "sustained_flop_per_s" in entry:
-        return Rate(entry["sustained_flop_per_s"], True, entry["source"])
-    if "best_flop_per_s" in entry:
-        return Rate(entry["best_flop_per_s"] * SUSTAINED_OF_BEST, True, f"{entry['source']} x {SUSTAINED_OF_BEST:.2f}")
+    found = entry.get("gemm", {})
+    if "sustained_flop_per_s" in found:
+        return _for_peak(Rate(found["sustained_flop_per_s"], True, found["source"]), hardware, entry=entry)
+    if "best_flop_per_s" in found:
+        source = f"{found['source']} x {SUSTAINED_OF_BEST:.2f}"
+        return _for_peak(Rate(found["best_flop_per_s"] * SUSTAINED_OF_BEST, True, source), hardware, entry=entry)
     return _share(hardware.device.peak_flop_per_s, GEMM_OF_PEAK[hardware.kind], what="peak")
 
 
 def _attention(hardware: HardwareSpec, entry: dict[str, Any], *, which: str) -> Rate:
-    key = f"{which}_flop_per_s"
-    if key in entry:
-        share = IN_STEP[which] if entry["benchmark"] else 1.0
-        return Rate(entry[key] * share, True, entry["source"] + (f"; x {share} inside a step" if share != 1.0 else ""))
+    key, found = f"{which}_flop_per_s", entry.get("attention", {})
+    if key in found:
+        share = IN_STEP[which] if found["benchmark"] else 1.0
+        source = found["source"] + (f"; x {share} inside a step" if share != 1.0 else "")
+        return _for_peak(Rate(found[key] * share, True, source), hardware, entry=entry)
     return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], what="peak")
 
 
+def _for_peak(rate: Rate, hardware: HardwareSpec, *, entry: dict[str, Any]) -> Rate:
+    """Return a measured rate of computation, scaled to this device's peak."""
+    share = peak_ratio(hardware, entry)
+    if share == 1.0:
+        return rate
+    peaks = f"{hardware.device.peak_flop_per_s.value * 1e-12:.4g} TFLOP/s in place of {entry['peak_flop_per_s'] * 1e-12:.4g}"
+    return replace(scaled(rate, share, why=f"for a peak of {peaks}"), measured=False)
+
+
 def _hbm(hardware: HardwareSpec, entry: dict[str, Any]) -> Rate:
-    if "copy_bytes_per_s" in entry:
-        nominal = hardware.device.hbm_bytes_per_s.value
-        scale = nominal / entry.get("nominal_bytes_per_s", nominal)
-        return Rate(entry["copy_bytes_per_s"] * scale, scale == 1, entry["source"])
+    found = entry.get("hbm", {})
+    if "copy_bytes_per_s" in found:
+        share = bandwidth_ratio(hardware, entry)
+        rate = Rate(found["copy_bytes_per_s"], share == 1.0, found["source"])
+        return scaled(rate, share, why="for the memory's nominal bandwidth")
     return _share(hardware.device.hbm_bytes_per_s, HBM_OF_PEAK, what="bandwidth")
 
 

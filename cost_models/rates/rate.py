@@ -46,6 +46,25 @@ class Rates:
     attention_kernel: str | None = None
     """The chunk kernel with which attention's rates were measured; None: a fused kernel."""
 
+    def bound_flop_per_s(self, peak: float) -> float:
+        """Return the rate of computation that no step of this device exceeds, for MFU [FLOP per s].
+
+        Parameters
+        ----------
+        peak : float
+            Peak of the device's spec [FLOP/s]. A host's is measured on another host, and its own rates may exceed it.
+
+        Returns
+        -------
+        float
+            The largest of the peak and the rates [FLOP/s].
+
+        Notes
+        -----
+        Source: the rates' own.
+        """
+        return max(peak, self.gemm.value, self.attention_forward.value, self.attention_backward.value)
+
     @property
     def basis(self) -> dict[str, str]:
         """``measured`` or ``fallback``, and the source, for each rate."""

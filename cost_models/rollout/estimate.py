@@ -77,7 +77,7 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
         tflop_per_s_per_device=rate,
         full_attention_tflop_per_s_per_device=rate,
         hardware_tflop_per_s_per_device=rate,
-        mfu_ratio=rate * 1e12 / setting.hardware.device.peak_flop_per_s.value,
+        mfu_ratio=rate * 1e12 / rates.bound_flop_per_s(setting.hardware.device.peak_flop_per_s.value),
         fits=total + allowance <= setting.budget_bytes,
         basis=rates.basis,
         extra={

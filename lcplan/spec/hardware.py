@@ -143,11 +143,30 @@ class HardwareSpec(Frozen):
             shape = "x".join(map(str, self.torus))
             chip = f"devices_per_chip={self.devices_per_chip}"
             problems.append(f"torus={shape} with {chip} is not domain_size={self.domain_size}")
+        problems += self._too_fast()
         if self.torus_wrap is not None and len(self.torus_wrap) != len(self.torus or ()):
             problems.append(f"torus_wrap has {len(self.torus_wrap)} dims, torus has {len(self.torus or ())}")
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _too_fast(self) -> list[str]:
+        """Rates above the peak or the bandwidth that bounds them. A host's peak is itself measured, on another host."""
+        device, rates = self.device, self.device.rates
+        if rates is None or self.kind == "cpu":
+            return []
+        bounds = {
+            "gemm_flop_per_s": "peak_flop_per_s",
+            "attention_forward_flop_per_s": "peak_flop_per_s",
+            "attention_backward_flop_per_s": "peak_flop_per_s",
+            "copy_bytes_per_s": "hbm_bytes_per_s",
+        }
+        pairs = [(name, getattr(rates, name), bound, getattr(device, bound)) for name, bound in bounds.items()]
+        return [
+            f"device.rates.{name}={rate.value:.4g} is above device.{bound}={most.value:.4g}; correct one of them"
+            for name, rate, bound, most in pairs
+            if rate is not None and rate.value > most.value
+        ]
 
     @property
     def devices(self) -> int:
@@ -156,7 +175,7 @@ class HardwareSpec(Frozen):
 
     @property
     def vendor(self) -> Vendor | None:
-        """Maker of the GPUs: NVIDIA where ``device.gpu`` does not say; None for other kinds."""
+        """Maker of the GPUs: NVIDIA without ``device.gpu``; None for other kinds."""
         if self.kind != "gpu":
             return None
         return "nvidia" if self.device.gpu is None else self.device.gpu.vendor

@@ -16,6 +16,8 @@ from planner.calibrate.sizes import OPS, Probe
 MOST_SPREAD = 0.20
 Measured = Sequence[tuple[Probe, Timing]]
 Fields = dict[str, Figure | dict[str, dict[str, Figure]] | str]
+BOUNDS = {"datasheet": "datasheet's", "user": "spec's"}
+"""Kinds of figures that bound a measured one, in the words of the warning."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Judge:
         if not np.isfinite(value) or value < 0:
             self.warnings.append(f"{name}: the timings give no rate; left out")
             return None
-        if limit is not None and limit.kind == "datasheet" and value > limit.value:
-            self.warnings.append(f"{name}: {value:.4g} is above the datasheet's {limit.value:.4g}, so it was not kept")
+        if limit is not None and limit.kind in BOUNDS and value > limit.value:
+            self.warnings.append(f"{name}: {value:.4g} is above the {BOUNDS[limit.kind]} {limit.value:.4g}, so it was not kept")
             return None
         spread = max(one.spread_ratio for one in timings)
         doubt = ""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from cost_models.inputs.program import STEP, Program
+from cost_models.rates.published import inherited_rates
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import format_bytes, format_tokens
@@ -88,6 +89,9 @@ class SearchRequest(Frozen):
     def warnings(self) -> tuple[str, ...]:
         """Notes on the request itself for the reader."""
         found = [f"{self.model.name}: {note}" for note in self.model.notes]
+        scaled = inherited_rates(self.hardware)
+        if scaled:
+            found.append(f"{self.hardware.name}: rates measured on another device of this name are scaled ({scaled})")
         limit = self.model.max_position
         if limit is not None and self.workload.seq_len > limit:
             found.append(

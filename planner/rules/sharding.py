@@ -124,15 +124,17 @@ def _say_experts(setting: Setting, strategy: Strategy) -> str:
 
 
 def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
-    """Parts of the step that do not support experts."""
+    """Dispatch that is written out by hand, where the compiler places rows."""
     if setting.model.experts is None:
         return np.zeros(len(table), dtype=np.bool_)
-    return table.sharding_mode != code("sharding_mode", "manual")
+    by_hand = table.moe_dispatch == code("moe_dispatch", "gather")
+    return by_hand & (table.sharding_mode != code("sharding_mode", "manual"))
 
 
 def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
     return (
-        f"{setting.model.name} has experts, which are built for sharding_mode=manual, not {strategy.sharding_mode}; use manual"
+        f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler chooses "
+        f"how rows of {setting.model.name} travel; use dropless or capacity, or sharding_mode=manual"
     )
 
 
@@ -145,8 +147,8 @@ def _ring_matmul(setting: Setting, table: StrategyTable) -> Mask:
 def _say_ring_matmul(setting: Setting, strategy: Strategy) -> str:
     if setting.model.latent:
         return (
-            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective matmul; "
-            "use collective_matmul=off"
+            f"collective_matmul={strategy.collective_matmul} with {setting.model.name}: latent attention has no collective "
+            "matmul; use collective_matmul=off"
         )
     return (
         f"collective_matmul={strategy.collective_matmul} is written out in sharding_mode=manual only, "

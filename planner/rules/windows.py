@@ -62,17 +62,7 @@ def _say_reach(setting: Setting, strategy: Strategy) -> str:
     )
 
 
-def _kinds(setting: Setting, table: StrategyTable) -> Mask:
-    several = len(setting.model.layer_kinds) > 1
-    return np.asarray(several & (table.sharding_mode != code("sharding_mode", "manual")))
-
-
-def _say_kinds(setting: Setting, strategy: Strategy) -> str:
-    return f"sharding_mode={strategy.sharding_mode}: layers of {setting.model.name} are of several kinds; use manual"
-
-
 WINDOW_RULES: tuple[Rule, ...] = (
-    Rule("layer-kinds", "knob", _kinds, _say_kinds),
     Rule("window-balance", "knob", _uneven, _say_uneven),
     Rule("window-reach", "knob", _reach, _say_reach),
 )

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from strategies.moe.interface import Dispatch
 from strategies.parallel.custom_gradients import with_backward
-from strategies.parallel.linear import Gather
+from strategies.parallel.linear import Collect
 from strategies.parallel.remat import name
 
 Activation = Callable[[Array], Array]
@@ -41,7 +41,7 @@ class Operands(NamedTuple):
 class How:
     """Static parameters."""
 
-    gather: Gather
+    gather: Collect
     activation: Activation
 
 
@@ -74,7 +74,7 @@ def _forward(operands: Operands, dispatch: Dispatch, *, how: How) -> tuple[Float
 
 def _entering(gate_RF: Array, up_RF: Array, weights_R: Array, *, activation: Activation) -> Float[Array, "R F"]:
     """Return the input of the last product, weighted in fp32."""
-    wide = activation(gate_RF).astype(jnp.float32) * up_RF.astype(jnp.float32) * weights_R[:, None]
+    wide = activation(gate_RF).astype(jnp.float32) * up_RF.astype(jnp.float32) * weights_R[..., None]
     return wide.astype(gate_RF.dtype)
 
 

@@ -1,7 +1,6 @@
 """Dispatch without an all-to-all: every expert rank gathers all tokens and picks those of its own experts.
 
-The compiler makes this of a mixture of experts that states only the shardings of its arrays. It serves as a comparison.
-A reduce-scatter returns the sums.
+MaxText's ``use_ring_of_experts`` does the same. A reduce-scatter returns the sums.
 
 Inside ``shard_map``: all lengths are local. U tokens of this rank, W = U X of all X ranks of the expert axis, G experts of this
 rank, R rows of its buffer.

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from lcplan.spec.experts import Experts
 from strategies.parallel.custom_gradients import with_backward
-from strategies.parallel.linear import Gather
+from strategies.parallel.linear import Collect
 
 
 class Choice(NamedTuple):
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     weights_Uk: Float[Array, "U k"]
 
 
-def choose(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, experts: Experts, how: Gather) -> Choice:
+def choose(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, experts: Experts, how: Collect) -> Choice:
     """Scores of all experts in fp32, the k best of the best groups, scaled to sum to one where the model does that."""
     logits_UE = _logits(h_UD, shard, how=how)
     scores_UE = jax.nn.softmax(logits_UE, axis=-1) if experts.scores == "softmax" else jax.nn.sigmoid(logits_UE)
@@ -45,17 +45,17 @@ def _of_best_groups(scores_UE: Float[Array, "U E"], experts: Experts) -> Float[A
     return jnp.where(chosen[..., None], grouped, -jnp.inf).reshape(scores_UE.shape)
 
 
-def _logits(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, how: Gather) -> Float[Array, "U E"]:
+def _logits(h_UD: Float[Array, "U D"], shard: Float[Array, "d E"], *, how: Collect) -> Float[Array, "U E"]:
     """Summed and returned in fp32. Each tensor rank's gradient is a share, so the matrix's is scattered over tensor too."""
     return with_backward(partial(_forward, how=how), partial(_backward, how=how))(h_UD, shard)
 
 
-def _forward(h_UD: Array, shard: Array, *, how: Gather) -> tuple[Array, Any]:
+def _forward(h_UD: Array, shard: Array, *, how: Collect) -> tuple[Array, Any]:
     weight_DE = how.collect(shard)
     return jnp.matmul(h_UD, weight_DE, preferred_element_type=jnp.float32), (h_UD, weight_DE)
 
 
-def _backward(residuals: Any, dlogits_UE: Float[Array, "U E"], *, how: Gather) -> tuple[Array, Array]:
+def _backward(residuals: Any, dlogits_UE: Float[Array, "U E"], *, how: Collect) -> tuple[Array, Array]:
     h_UD, weight_DE = residuals
     dlogits_UE = dlogits_UE.astype(how.numerics.compute)
     dweight_DE = jnp.matmul(h_UD.T, dlogits_UE, preferred_element_type=how.numerics.reduce)

@@ -111,9 +111,10 @@ def shift(x: Shaped[Array, ...], axis: str, *, by: int = 1) -> Shaped[Array, ...
 
 def all_to_all(x: Shaped[Array, "ranks ..."], axis: str) -> Shaped[Array, "ranks ..."]:
     """Send part i of the leading dim to neighbour i, one neighbour per part, and receive part i from it."""
-    size, ranks = axis_size(axis), x.shape[0]
+    ranks = x.shape[0]
     if ranks == 1:
         return x
+    size = axis_size(axis)
     if is_alone():
         return stand_ins.moved(x)
     groups = [list(range(first, first + ranks)) for first in range(0, size, ranks)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 from jax import lax
@@ -31,6 +31,20 @@ from strategies.parallel.ranks import axis_index, axis_size
 
 Columns = tuple[Float[Array, "U ..."] | Pieces, ...]
 Shards = tuple[Float[Array, "d ..."], ...]
+
+
+class Collect(Protocol):
+    """How a matrix, stored in shards, gets to its product and its gradient back."""
+
+    @property
+    def numerics(self) -> Numerics:
+        """Dtypes."""
+
+    def collect(self, shard: Float[Array, "d ..."]) -> Float[Array, "D ..."]:
+        """Return the matrix for its product."""
+
+    def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "d ..."]:
+        """The transpose: return the gradient as the matrix is stored, in fp32."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +189,7 @@ def _ring_gradient(pieces: Pieces, dys: Pieces, *, like: Float[Array, "D ..."], 
 
 
 def weight_gradient(
-    h_UD: Float[Array, "U D"], dy: Float[Array, "U ..."], *, like: Float[Array, "D ..."], how: Gather
+    h_UD: Float[Array, "U D"], dy: Float[Array, "U ..."], *, like: Float[Array, "D ..."], how: Collect
 ) -> Float[Array, "D ..."]:
     """The whole gradient of a matrix, before any reduction.
 

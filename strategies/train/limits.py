@@ -109,8 +109,6 @@ def _global_view(spec: StepSpec) -> Iterator[str]:
 def _windows(spec: StepSpec) -> Iterator[str]:
     """Windows that are shorter than the sequence, of all layers or of some."""
     model, strategy, workload = spec.model, spec.strategy, spec.workload
-    if len(model.layer_kinds) > 1 and strategy.sharding_mode != "manual":
-        yield f"sharding_mode={strategy.sharding_mode}: layers of {model.name} are of several kinds; use manual"
     if not model.windows_within(workload.seq_len):
         return
     window, groups = model.sliding_window, strategy.mesh.context // strategy.ulysses
@@ -128,8 +126,11 @@ def _features(spec: StepSpec) -> Iterator[str]:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
     if model.experts is not None:
         yield from _divides(("expert", strategy.mesh.expert), ("experts", model.experts.count), hint="ranks have whole experts")
-        if strategy.sharding_mode != "manual":
-            yield f"experts of {model.name} are built for sharding_mode=manual, not {strategy.sharding_mode}; use manual"
+        if strategy.sharding_mode != "manual" and strategy.moe_dispatch == "gather":
+            yield (
+                f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler"
+                " chooses how rows travel; use dropless or capacity, or sharding_mode=manual"
+            )
     if model.not_built:
         yield f"model {model.name} is priced, not built; no step computes: {', '.join(model.not_built)}"
     if model.not_planned:

@@ -126,8 +126,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
         splits = (specs, _TOKENS), (P(), specs, P())
         counted = jax.shard_map(inside, mesh=mesh, in_specs=splits[0], out_specs=splits[1], check_vma=False)
     else:
-        whole = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
-        counted = lambda params, batch: (*whole(params, batch), None)  # noqa: E731  # no experts in these modes
+        counted = GlobalLossAndGradients(spec, graph, specs, style_of(mode, mesh))
 
     def loss_and_gradients(params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
         return counted(params, batch)[:2]

@@ -21,33 +21,35 @@ from strategies.whole_array.style import TOKENS, Style
 
 @dataclass(frozen=True, eq=False)  # told apart by identity, as jax.jit wants of what it compiles
 class GlobalLossAndGradients:
-    """Build (params, batch) -> (loss, gradients), each gradient with its parameter's sharding."""
+    """Build (params, batch) -> (loss, gradients, dropped rows), each gradient with its parameter's sharding."""
 
     spec: StepSpec
     graph: Any
     specs: nnx.State
     style: Style
 
-    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State]:
-        """Mean loss over the whole batch, and its gradients."""
+    def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
+        """Mean loss over the whole batch, its gradients, and with experts the dropped rows."""
         scale = 1 / (batch.targets_BT != IGNORE).sum().astype(jnp.float32)
         view = GlobalView(self.spec, self.style)
 
-        def loss(params: nnx.State, part: Batch) -> Float[Array, ""]:
+        def loss(params: nnx.State, part: Batch) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
             model = nnx.merge(self.graph, params)
             return view.loss(model, part, scale)
 
-        def placed(part: Batch) -> tuple[Float[Array, ""], nnx.State]:
-            value, gradients = jax.value_and_grad(loss)(params, part)
-            return value, jax.tree.map(self.style.place, gradients, self.specs)
+        def placed(part: Batch) -> tuple[tuple[Float[Array, ""], Float[Array, ""] | None], nnx.State]:
+            values, gradients = jax.value_and_grad(loss, has_aux=True)(params, part)
+            return values, jax.tree.map(self.style.place, gradients, self.specs)
 
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
-            return accumulate(placed, self._parts(batch))
+            (value, dropped), gradients = accumulate(placed, self._parts(batch))
+        return value, gradients, dropped
 
     def _parts(self, batch: Batch) -> Batch:
         """``B T`` to ``M B/M T``: every device's own sequences, cut in M; none moves."""
         microbatches = self.spec.strategy.microbatches
-        ranks = self.spec.strategy.mesh.data * self.spec.strategy.mesh.fsdp
+        mesh = self.spec.strategy.mesh
+        ranks = mesh.data * mesh.fsdp * mesh.expert
 
         def cut(x_BT: Array) -> Array:
             parts = x_BT.reshape(ranks, microbatches, -1, x_BT.shape[1])

@@ -56,7 +56,7 @@ class _ChunkedLoss:
     def chunks(self) -> int:
         """Return the manual step's number of chunks with one sequence per device."""
         mesh, strategy = self.spec.strategy.mesh, self.spec.strategy
-        sequences = self.spec.workload.global_batch // (mesh.data * mesh.fsdp * strategy.microbatches)
+        sequences = self.spec.workload.global_batch // (mesh.data * mesh.fsdp * mesh.expert * strategy.microbatches)
         rows = self.spec.local_seq_len // mesh.tensor
         return chunk_count(rows, tensor=mesh.tensor, chunk_tokens=max(1, strategy.loss_chunk_tokens // sequences))
 

@@ -39,6 +39,10 @@ class Matrix:
         rounded = self.style.place(weight.astype(self.numerics.gather), self.stored)  # the cast before the gather, not after
         return self.style.place(rounded, self.used).astype(self.numerics.compute)
 
+    def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "D ..."]:
+        """The transpose of ``collect``: the parameter's sharding, in fp32."""
+        return self.style.place(gradient, self.stored).astype(jnp.float32)
+
     def gradient(self, rows_BTD: Float[Array, "B T D"], columns: Float[Array, "B T ..."]) -> Float[Array, "D ..."]:
         """Sum over all tokens in fp32, with the parameter's sharding."""
         reduce = self.numerics.reduce

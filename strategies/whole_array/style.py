@@ -40,6 +40,11 @@ class Style:
     mode: Literal["auto", "explicit"]
     mesh: Mesh
 
+    @property
+    def as_auto(self) -> Style:
+        """The style inside ``inferred``, whose arrays have no sharding in their types."""
+        return Style("auto", Mesh(self.mesh.devices, self.mesh.axis_names))
+
     def sharding(self, to: P) -> NamedSharding:
         """``to`` on this mesh."""
         return NamedSharding(self.mesh, to)

@@ -10,10 +10,11 @@ from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.collectives.contention import hidden_contention_seconds, multiprocessor_share, transit_bytes
 from cost_models.collectives.group_span import span_of
 from cost_models.collectives.listed_collectives import listed_seconds
-from cost_models.collectives.network import call_cost
+from cost_models.collectives.network import call_cost, moved_share
 from cost_models.collectives.step import terms_of
 from cost_models.parts.part import keys
 from cost_models.parts.time import STEP_TIME
+from cost_models.rates.published import rates_of
 from lcplan.strategy import Mesh, Strategy
 
 FLOOR_S = 3e-6
@@ -222,6 +223,27 @@ def test_groups_over_two_nodes_leave_each_by_its_members_ports():
     port = machine.network_link.port_oneway_bytes_per_s
     ports = 1.0 if port is None else port.value / machine.network_link.oneway_bytes_per_s.value
     assert found.seconds_per_byte == near(1 / machine.network_link.oneway_bytes_per_s.value / ports)
+
+
+def bus_bytes_per_s(op, members, *, machine):
+    """The rate at which one device sends, of its own rates."""
+    found = layout(machine=machine, fsdp=members)
+    spec = found.setting.hardware
+    per_byte = call_cost(op, span_of(found, ("fsdp",)), hardware=spec, rates=rates_of(spec)).seconds_per_byte
+    return float((moved_share(op, np.array([float(members)])) / per_byte)[0])
+
+
+def test_a_group_of_a_node_without_a_switch_uses_its_own_pairs_links():
+    # Measured on MI300X: all-reduces of 4 GB, 312.9 GB/s over 8 and 47.7 over 2 (stas00/ml-engineering, network/README.md)
+    assert bus_bytes_per_s("all-reduce", 8, machine="mi300x") == pytest.approx(312.9e9)
+    assert bus_bytes_per_s("all-reduce", 2, machine="mi300x") == pytest.approx(312.9e9 / 7)
+    assert bus_bytes_per_s("all-reduce", 2, machine="mi300x") == pytest.approx(47.7e9, rel=0.07)
+    # a permute goes to one other device: 48 of a link's 64 GB/s, however many there are
+    assert bus_bytes_per_s("collective-permute", 8, machine="mi300x") == pytest.approx(48e9)
+    assert bus_bytes_per_s("collective-permute", 2, machine="mi300x") == pytest.approx(48e9)
+    # NVSwitch gives two devices the links of all
+    two, eight = (bus_bytes_per_s("all-reduce", n, machine="dgx-h100") for n in (2, 8))
+    assert two == pytest.approx(eight)
 
 
 def test_a_torus_permute_takes_one_link():

@@ -13,8 +13,12 @@ from cost_models.compute.kernels import (
     head_dim_ratio,
     memory_seconds,
 )
-from cost_models.rates.published import IN_STEP, POWER_EXPONENT, rates_of
-from lcplan.catalog import hardware
+from cost_models.inputs.program import STEP
+from cost_models.inputs.setting import Setting
+from cost_models.rates.published import IN_STEP, inherited_rates, rates_for, rates_of
+from cost_models.rates.scaling import POWER_EXPONENT
+from lcplan.catalog import hardware, hardware_names, model
+from lcplan.spec.workload import Workload
 
 positive = st.floats(1.0, 1e15)
 
@@ -92,6 +96,34 @@ def test_a_score_costs_the_same_exponential_whatever_its_head():
 )
 def test_exponentials_weigh_more_where_products_are_faster(machine, share):
     assert exponential_share(hardware(machine)) == share
+
+
+def test_rates_of_a_device_with_another_peak_or_memory_are_scaled_and_say_so():
+    full = hardware("dgx-h100")
+    figures = {"peak_flop_per_s": 148e12, "hbm_bytes_per_s": 4.0e12}
+    changed = {name: getattr(full.device, name).model_copy(update={"value": value}) for name, value in figures.items()}
+    cut = full.model_copy(update={"device": full.device.model_copy(update=changed)})
+    found, own = rates_of(cut), rates_of(full)
+    for name in ("gemm", "attention_forward", "attention_backward"):
+        assert getattr(found, name).value == pytest.approx(getattr(own, name).value * 148 / 989)
+        assert "x 0.15 for a peak of 148 TFLOP/s in place of 989" in found.basis[name]
+        assert found.basis[name].startswith("fallback: ")
+    assert found.hbm.value == pytest.approx(own.hbm.value * 4.0e12 / 3.35232e12)
+    assert "x 1.19 for the memory's nominal bandwidth" in found.basis["hbm"]
+    assert inherited_rates(cut) == (
+        "computation x 0.15, for a peak of 148 TFLOP/s in place of 989; memory x 1.19, for 4000 GB/s in place of 3352"
+    )
+    assert inherited_rates(full) == ""
+    program = STEP.model_copy(update={"attention": "flash2"})
+    older = rates_for(
+        Setting(model("llama3-8b"), cut, Workload(seq_len=8192, global_batch=1), cut.usable_bytes, program=program)
+    )
+    assert older.attention_forward.value == pytest.approx(382e12 * 148 / 989)
+
+
+@pytest.mark.parametrize("name", [name for name in hardware_names() if not name.endswith("-N")])
+def test_no_entry_of_the_catalogue_is_scaled_from_another_device(name):
+    assert inherited_rates(hardware(name)) == ""
 
 
 def test_a_power_cap_slows_compute_and_nothing_else():

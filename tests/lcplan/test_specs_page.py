@@ -20,7 +20,7 @@ def blocks(kind):
 def test_every_file_of_the_page_has_a_name_and_every_session_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {re.match(r"# file: (\S+)\n", text)[1]: text for text in blocks("yaml")}
-    assert len(files) == len(blocks("yaml")) == 5
+    assert len(files) == len(blocks("yaml")) == 7
     for name, text in files.items():
         Path(name).write_text(text, encoding="utf-8")
     session = "\n".join(blocks("pycon"))

@@ -43,7 +43,9 @@ WALKED: dict[str, list[Point]] = {
     "gather_dtype": [(PLAIN, {**RING, "gather_dtype": "bf16"}, None)],
     "reduce_dtype": [(PLAIN, {**RING, "reduce_dtype": "bf16"}, None)],
     "collective_matmul": [(PLAIN, {**SQUARE, "collective_matmul": ways}, 1e-5) for ways in ("one-way", "two-way")],
-    "moe_dispatch": [(QWEN, {"expert": 2, "tensor": 2, "moe_dispatch": name}, 1e-5) for name in MOE_DISPATCHES],
+    "moe_dispatch": [
+        (QWEN, {"expert": 2, "tensor": 2, "moe_dispatch": name, "moe_capacity_percent": 0}, 1e-5) for name in MOE_DISPATCHES
+    ],
 }
 ELSEWHERE = {
     "mesh": "varied by the others",
@@ -52,7 +54,7 @@ ELSEWHERE = {
     "backend": "options of the compiler",
     "scheduler": "options of the compiler",
     "moments_dtype": "the optimizer, which all modes share",
-    "moe_capacity_percent": "experts, which have one mode",
+    "moe_capacity_percent": "counted in tests/strategies/test_moe_modes.py",
     "sampling": "another program",
 }
 
@@ -60,7 +62,8 @@ ELSEWHERE = {
 def refused(mode, fields):
     """Whether the combination is one that no mode but manual, or not this one, has."""
     offloads = bool(REMAT_POLICIES[fields.get("remat", "full")].offloaded)
-    return "moe_dispatch" in fields or "collective_matmul" in fields or (mode == "explicit" and offloads)
+    gathers = fields.get("moe_dispatch") == "gather"
+    return gathers or "collective_matmul" in fields or (mode == "explicit" and offloads)
 
 
 POINTS = [(mode, knob, point) for mode in MODES for knob, points in WALKED.items() for point in points]

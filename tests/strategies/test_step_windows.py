@@ -47,6 +47,8 @@ SLOW = [
     (windowed(PLAIN, 5), strategy("ring", context=4, tensor=2).model_copy(update={"sharding_mode": "auto"})),
     (windowed(PLAIN, 5), strategy("ulysses", context=4).model_copy(update={"sharding_mode": "explicit"})),
     (windowed(PLAIN, 5), strategy("ring", context=4, tensor=2, collective_matmul="one-way")),
+    (TURNS, strategy("ring-zigzag", "save-attention", context=4, tensor=2).model_copy(update={"sharding_mode": "auto"})),
+    (TURNS, strategy("ulysses", context=4, fsdp=2).model_copy(update={"sharding_mode": "explicit"})),
     (TURNS, strategy("ring", context=4, fsdp=2)),
     (TURNS, strategy("all-gather", context=4, tensor=2)),
     (TURNS, strategy("ulysses", "save-except-mlp", context=4)),
@@ -129,7 +131,6 @@ def assert_kernel(kernel, window, keys):
             strategy("ulysses-ring", ulysses=2, context=4),
             "reaches beyond a half chunk of 8 tokens; use scheme ring",
         ),
-        (TURNS, strategy("ring", context=4).model_copy(update={"sharding_mode": "auto"}), "are of several kinds; use manual"),
     ],
 )
 def test_what_is_refused(model, mixed, message):

@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
+from cost_models.inputs.layout import Floats
 from cost_models.inputs.program import STEP, Program
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
@@ -130,6 +135,11 @@ def no_extras(_: Job) -> list[Difference]:
     return []
 
 
+def nothing_further(_: Setting, table: StrategyTable) -> Floats:
+    """No bytes beyond the cost model, shape ``[n]``."""
+    return np.zeros(len(table))
+
+
 def documents_kept(_: Job) -> str | None:
     """The documents of a packed sequence do not attend to each other."""
     return None
@@ -155,6 +165,8 @@ class Trainer:
     """Why the trainer cannot build a model; empty: it can."""
     extras: Callable[[Job], list[Difference]] = no_extras
     """Differences beyond the knobs, for a job as the trainer runs it."""
+    further_bytes: Callable[[Setting, StrategyTable], Floats] = nothing_further
+    """Bytes per device of ``extras`` for many strategies, where the cost model prices the step of docs/step.md."""
     documents_lost: Callable[[Job], str | None] = documents_kept
     """Reason why documents of a packed sequence attend to each other in an exported job; None: they do not."""
     reads: Format | None = None

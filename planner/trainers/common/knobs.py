@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Dtype
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, MOE_DISPATCHES, SCHEMES, Dtype
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.backends import FIRST_GPU_TARGET, GPU_BACKENDS, backend_verdict
 from planner.measure.targets.compile_option import version_of
@@ -48,10 +48,19 @@ def all_or_nothing(why: str) -> Knob:
     return Knob(as_is("full", "save-all") | instead("save-all", "full", of=besides("full", "save-all")), why)
 
 
+def any_dispatch() -> Knob:
+    """Every dispatch of tokens to experts."""
+    return Knob(as_is(*MOE_DISPATCHES))
+
+
 def torch_knobs(label: str) -> dict[KnobName, Knob]:
     """The knobs that every PyTorch trainer has alike."""
     nccl = as_is("nccl", "rccl", "ici", "host") | instead("nccl", of=_other_backends())
-    return {"backend": Knob(nccl, "torch's process groups go by NCCL"), "collective_matmul": _whole_products(label)}
+    return {
+        "backend": Knob(nccl, "torch's process groups go by NCCL"),
+        "collective_matmul": _whole_products(label),
+        "moe_dispatch": any_dispatch(),
+    }
 
 
 def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
@@ -60,7 +69,7 @@ def jax_knobs(label: str, jax: str) -> dict[KnobName, Knob]:
     lack = "was not tried with" if version_of(jax) < FIRST_GPU_TARGET else "does not have"
     why = f"jax {jax}, which {label} runs on here, {lack} this backend (--for-jax and export's --jax state another)"
     backends = Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, why)
-    return {"backend": backends, "collective_matmul": _whole_products(label)}
+    return {"backend": backends, "collective_matmul": _whole_products(label), "moe_dispatch": any_dispatch()}
 
 
 def _other_backends() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.estimate import need_bytes
+from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.formats.errors import BadInputError
@@ -19,7 +20,7 @@ from planner.request.filters import Filters
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Knob, KnobName, Trainer
 from planner.trainers.common.programs import priced_as
-from planner.trainers.common.rules import window_rule
+from planner.trainers.common.rules import whole_loss_bytes, window_rule
 
 
 def restrict(filters: Filters, trainer: Trainer, *, hardware: HardwareSpec, model: ModelSpec, jax: str = "") -> Filters:
@@ -71,14 +72,18 @@ def _memory_rule(trainer: Trainer) -> Rule:
             return setting
         return replace(setting, program=priced_as(trainer.program, hardware=setting.hardware, model=setting.model))
 
-    def broken(setting: Setting, table: StrategyTable) -> Mask:
+    def need_of(setting: Setting, table: StrategyTable) -> Floats:
         mine = own(setting)
-        if mine.program.runtime != "torch":
-            return np.zeros(len(table), dtype=np.bool_)
-        return np.asarray(need_bytes(mine, table) > setting.budget_bytes)
+        if mine.program.runtime == "torch":
+            return need_bytes(mine, table)
+        further = trainer.further_bytes(mine, table) + (whole_loss_bytes(mine, table) if trainer.whole_loss else 0.0)
+        return need_bytes(mine, table) + further
+
+    def broken(setting: Setting, table: StrategyTable) -> Mask:
+        return np.asarray(need_of(setting, table) > setting.budget_bytes)
 
     def say(setting: Setting, strategy: Strategy) -> str:
-        need = float(need_bytes(own(setting), StrategyTable.from_strategies([strategy]))[0])
+        need = float(need_of(setting, StrategyTable.from_strategies([strategy]))[0])
         return (
             f"{trainer.name} itself needs {format_bytes(need)} of {format_bytes(setting.budget_bytes)} per device, with "
             "autograd's tensors, its loss and its allocator's pool; use more of context, tensor or fsdp, or full remat"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.setting import Setting
-from cost_models.inputs.table import StrategyTable
+from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, divisors_up_to
 from planner.trainers.common.interface import OWN_STEP, Difference, Job, Trainer
@@ -119,7 +121,7 @@ def keeps_more(job: Job, trainer: str) -> list[Difference]:
     if job.strategy.remat != "save-all":
         return []
     tensor, model = job.strategy.mesh.tensor, job.model
-    width = 2 * model.d_model / tensor + model.d_ff / tensor
+    width = (2 * model.d_model + fed_width(model)) / tensor
     return [
         Difference(
             name="saved-activations",
@@ -127,5 +129,51 @@ def keeps_more(job: Job, trainer: str) -> list[Difference]:
             trainer="everything saved",
             why=f"{trainer} saves every input of every operation; the norms' outputs and the gated product come on top",
             extra_bytes=round(2 * job.local_tokens * width * model.layers),
+        )
+    ]
+
+
+def fed_width(model: ModelSpec) -> float:
+    """Features of a token inside a layer's feed-forward, with experts those of all that it meets; the mean over layers."""
+    experts = model.experts
+    if experts is None:
+        return model.d_ff
+    share = model.expert_layers / model.layers
+    return share * (experts.active * experts.d_ff + experts.shared_d_ff) + (1 - share) * model.d_ff
+
+
+def bf16_copy_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """A bf16 copy of a device's matrices (``bf16_copy``)."""
+    model = setting.model
+    vectors = model.layers * model.layer_vector_parameters + model.d_model
+    return 2.0 * (model.parameters - vectors) / Layout(setting, table).state_shards
+
+
+def kept_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """Tensors that a trainer without rematerialisation keeps and ``save-all`` recomputes (``keeps_more``)."""
+    layout, model = Layout(setting, table), setting.model
+    width = (2 * model.d_model + fed_width(model)) / layout.tensor
+    return np.where(table.remat == CODES["remat"].index("save-all"), 2.0 * layout.tokens * width * model.layers, 0.0)
+
+
+def whole_loss_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """Logits and their gradient in fp32 of a microbatch's sequences beyond the first (``translate.further_logits``)."""
+    layout = Layout(setting, table)
+    return 8.0 * (layout.tokens - layout.local_length) * layout.vocab_width
+
+
+def buffers(job: Job, trainer: str) -> list[Difference]:
+    """Buffers of a dropless dispatch in PyTorch have as many rows as arrive; lcplan's step has buffers of a fixed size."""
+    strategy = job.strategy
+    if job.model.experts is None or strategy.moe_dispatch == "capacity":
+        return []
+    percent = strategy.moe_capacity_percent
+    size = f"{percent} % of a balanced load; further rows are dropped" if percent else "the worst case; no row is dropped"
+    return [
+        Difference(
+            name="expert-buffers",
+            plan=f"buffers of {size}",
+            trainer="buffers of the rows that arrive; no row is dropped",
+            why=f"{trainer} allocates them in each step, so a router that is out of balance takes more memory",
         )
     ]

@@ -9,6 +9,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.units import format_tokens
 from lcplan.strategy import AXIS_ORDERS, STEP_KNOBS, Strategy
 from planner.trainers.common.interface import Difference, Job, KnobName, Trainer
+from planner.trainers.common.programs import priced_as
 
 Fits = Callable[[Strategy], bool]
 
@@ -130,12 +131,14 @@ def _replicas(trainer: Trainer, job: Job) -> Step:
 
 def _loss(trainer: Trainer, job: Job) -> Step:
     whole = job.workload.seq_len // job.strategy.mesh.context
-    if not trainer.whole_loss or job.strategy.loss_chunk_tokens == whole:
+    own = priced_as(trainer.program, hardware=job.hardware, model=job.model)
+    counted = own.runtime == "torch" or not further_logits(job)
+    if not trainer.whole_loss or (job.strategy.loss_chunk_tokens == whole and counted):
         return job, []
     difference = Difference(
         name="loss",
         plan=f"logits of {job.strategy.loss_chunk_tokens} tokens at a time",
-        trainer=f"logits of all {whole} tokens of a context rank at once",
+        trainer=f"logits of all {job.local_tokens} tokens of a context rank at once",
         why=f"{trainer.title} has no chunked loss that its files can ask for",
         field="loss_chunk_tokens",
         extra_bytes=further_logits(job),

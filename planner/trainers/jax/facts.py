@@ -9,7 +9,7 @@ from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
 from planner.trainers.common.interface import Knob, KnobName, Trainer
-from planner.trainers.common.knobs import as_is, either_dtype, instead
+from planner.trainers.common.knobs import any_dispatch, as_is, either_dtype, instead
 
 JAX = "0.10.1"
 
@@ -24,6 +24,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "remat": Knob(as_is(*REMAT_POLICIES)),
         "backend": Knob({**as_is(*BACKENDS), **instead("nccl", of=missing)}, f"jax {jax} does not have this backend"),
         "collective_matmul": Knob(as_is(*COLLECTIVE_MATMULS)),
+        "moe_dispatch": any_dispatch(),
         "gather_dtype": either_dtype(),
         "reduce_dtype": either_dtype(),
         "moments_dtype": either_dtype(),

@@ -20,7 +20,9 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     os.environ |= {"WORLD_SIZE": str(request["devices"]), "RANK": "0", "LOCAL_RANK": "0"}
     from megatron.training import arguments
 
-    arguments.get_device_arch_version = lambda: request["compute_capability"]  # the validator asks the GPU, which is not here
+    major = request["compute_capability"]
+    arguments.get_device_arch_version = lambda: major  # the validator asks the GPU, which is not here
+    arguments.torch.cuda.get_device_capability = lambda *_: (major, 0)
     sys.argv = ["check", *words(Path(request["file"]).read_text())]
     args = arguments.validate_args(arguments.parse_args())
     _unseen(args)
@@ -28,18 +30,42 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         _bridge(Path(request["file"]).with_name(request["bridge"]).read_text())
     return {
         "devices": args.world_size,
-        "mesh": {
-            "data": args.num_distributed_optimizer_instances,
-            "fsdp": args.data_parallel_size // args.num_distributed_optimizer_instances,
-            "context": args.context_parallel_size,
-            "tensor": args.tensor_model_parallel_size,
-        },
+        "mesh": _mesh(args),
         "data_parallel": args.data_parallel_size,
         "seq_len": args.seq_length,
         "global_batch": args.global_batch_size,
         "microbatches": args.global_batch_size // (args.micro_batch_size * args.data_parallel_size),
         "recompute": [args.recompute_granularity, args.recompute_modules],
         "cp_comm_type": args.cp_comm_type,
+        **_experts(args),
+    }
+
+
+def _mesh(args: Any) -> dict[str, int]:
+    """Axis sizes; expert ranks are data-parallel and context ranks, which the other axes then have fewer of."""
+    outside = args.expert_tensor_parallel_size * args.expert_model_parallel_size
+    if args.world_size % outside:
+        raise ValueError(f"experts on {outside} ranks do not divide the {args.world_size} ranks (parallel_state)")
+    copies = args.num_distributed_optimizer_instances
+    ranks = args.data_parallel_size // copies
+    if ranks % args.expert_model_parallel_size:
+        raise ValueError(f"{args.expert_model_parallel_size} expert ranks do not divide {ranks} data-parallel ranks")
+    return {
+        "data": copies,
+        "fsdp": ranks // args.expert_model_parallel_size,
+        "context": args.context_parallel_size,
+        "tensor": args.tensor_model_parallel_size,
+        "expert": args.expert_model_parallel_size,
+    }
+
+
+def _experts(args: Any) -> dict[str, Any]:
+    """Number, experts of a token and width; and the dispatcher with its capacity."""
+    if args.num_experts is None:
+        return {}
+    return {
+        "experts": [args.num_experts, args.moe_router_topk, args.moe_ffn_hidden_size],
+        "dispatch": [args.moe_token_dispatcher_type, args.moe_expert_capacity_factor],
     }
 
 

@@ -7,6 +7,7 @@ from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title
 from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.megatron import experts
 from planner.trainers.megatron.facts import FILE, SCHEMES
 
 BRIDGE_FILE = "bridge.overrides"
@@ -23,6 +24,7 @@ def export(translation: Translation, plan: Plan) -> Written:
         "Model": model_arguments(job.model, job.workload.seq_len),
         "Batch": _batch(job),
         "Mesh": _mesh(job),
+        **({"Experts": experts.dispatch_arguments(job)} if job.model.experts else {}),
         "Recomputation": _recompute(job),
         "Numbers and kernels": _numbers(job),
         "Yours to replace: data, optimizer schedule": {
@@ -82,7 +84,7 @@ def model_arguments(model: ModelSpec, seq_len: int) -> Arguments:
     arguments |= {"qk-layernorm": None} if model.qk_norm else {}
     if not model.tied_embeddings:
         arguments["untie-embeddings-and-output-weights"] = None
-    return arguments | {"attention-dropout": "0", "hidden-dropout": "0"}
+    return arguments | experts.model_arguments(model) | {"attention-dropout": "0", "hidden-dropout": "0"}
 
 
 def _batch(job: Job) -> Arguments:
@@ -91,7 +93,8 @@ def _batch(job: Job) -> Arguments:
 
 def _sharded(job: Job) -> bool:
     """Whether there are ranks to shard state over; else plain data parallel replicas."""
-    return job.strategy.mesh.fsdp * job.strategy.mesh.context > 1
+    mesh = job.strategy.mesh
+    return mesh.fsdp * mesh.context * mesh.expert > 1
 
 
 def _mesh(job: Job) -> Arguments:
@@ -126,7 +129,7 @@ def _recompute(job: Job) -> Arguments:
     if job.strategy.remat == "full":
         return {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": "1"}
     if job.strategy.remat == "save-except-mlp":
-        return {"recompute-granularity": "selective", "recompute-modules": "mlp layernorm"}
+        return {"recompute-granularity": "selective", "recompute-modules": " ".join(experts.recomputed_modules(job.model))}
     return {}
 
 
@@ -151,12 +154,14 @@ def _bridge(job: Job) -> list[str]:
         "train.micro_batch_size": job.micro_sequences,
         "train.global_batch_size": job.workload.global_batch,
     }
+    fields |= experts.bridge_fields(job)
     if mesh.context > 1:
         fields["model.cp_comm_type"] = SCHEMES[job.strategy.scheme]
     if job.strategy.remat == "full":
         fields |= {"model.recompute_granularity": "full", "model.recompute_method": "uniform", "model.recompute_num_layers": 1}
     elif job.strategy.remat == "save-except-mlp":
-        fields |= {"model.recompute_granularity": "selective", "model.recompute_modules": "[mlp,layernorm]"}
+        fields |= {"model.recompute_granularity": "selective"}
+        fields["model.recompute_modules"] = f"[{','.join(experts.recomputed_modules(job.model))}]"
     if _sharded(job):
         fields |= {
             "dist.use_megatron_fsdp": True,

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cost_models.inputs.layout import Floats
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
 from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import MEGATRON_FSDP
-from planner.trainers.common.rules import bf16_copy, keeps_more, two_chunks_rule, ulysses_kv_rule
+from planner.trainers.common.rules import bf16_copy, bf16_copy_bytes, keeps_more, kept_bytes, two_chunks_rule, ulysses_kv_rule
+from planner.trainers.megatron import experts
 
 SCHEMES: Mapping[str, str] = MappingProxyType({"ring-zigzag": "p2p", "all-gather": "all_gather", "ulysses": "a2a"})
 """``--cp-comm-type`` of each scheme that Megatron has."""
@@ -48,7 +52,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
 
 def model_problems(model: ModelSpec) -> list[str]:
     """Why Megatron's arguments cannot describe a model."""
-    problems = []
+    problems = experts.model_problems(model)
     if model.activation != "silu":
         problems.append(f"activation {model.activation} of {model.name}: of the gated ones its arguments name only --swiglu")
     if model.out_bias != model.mlp_bias or (model.out_bias and not model.qkv_bias):
@@ -67,7 +71,12 @@ def extras(job: Job) -> list[Difference]:
         planned = f"{rope.low_freq_factor:g}, {rope.high_freq_factor:g}, {rope.original_max_position}"
         why = "--use-rope-scaling has these in the source; memory and time are the same, positions are not"
         found.append(Difference(name="rope", plan=f"llama3 scaling {planned}", trainer="llama3 scaling 1, 4, 8192", why=why))
-    return found
+    return [*found, *experts.extras(job)]
+
+
+def further_bytes(setting: Setting, table: StrategyTable) -> Floats:
+    """Bytes of ``extras`` for many strategies."""
+    return bf16_copy_bytes(setting, table) + kept_bytes(setting, table)
 
 
 TRAINER = Trainer(
@@ -78,11 +87,13 @@ TRAINER = Trainer(
     file=FILE,
     kinds=("gpu",),
     knobs=knobs,
-    rules=(two_chunks_rule("megatron", with_tensor=False), ulysses_kv_rule("megatron")),
+    rules=(two_chunks_rule("megatron", with_tensor=False), ulysses_kv_rule("megatron"), *experts.RULES),
     model_problems=model_problems,
     extras=extras,
     documents_lost=not_masked("Megatron-LM"),
+    further_bytes=further_bytes,
     whole_loss=True,
+    experts=True,
     program=MEGATRON_FSDP,
     reads=Format("ARGS", "a file of Megatron-LM arguments"),
 )

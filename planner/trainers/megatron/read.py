@@ -15,6 +15,7 @@ from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
 from planner.trainers.megatron.facts import SCHEMES
+from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
 
@@ -42,6 +43,8 @@ def read(file: str, devices: int | None = None) -> Imported:
     options |= {"model": model} if model else {}
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(arguments, file),)
+    dispatch, unbounded = dispatch_of(arguments, file=file)
+    options |= dispatch
     remat, more = _remat(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
@@ -50,7 +53,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more, *notes_of(arguments)),
+        notes=(*notes, *more, *unbounded, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes)(job), *offloaded(arguments, job, file=file)],
         program=_program(arguments, sizes),
         whole_weights=_zero_one(arguments),
@@ -144,7 +147,8 @@ def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, lis
     wrong = [module for module in modules if module not in MODULES]
     if wrong:
         raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
-    if "mlp" in modules:
+    fed = {"moe", "mlp"} if "moe-layer-freq" in arguments else {"moe"} if "num-experts" in arguments else {"mlp"}
+    if fed <= set(modules):
         return "save-except-mlp", []
     return "save-all", [
         f"--recompute-modules {' '.join(modules)} is priced as save-all, the nearest that keeps at least as much"

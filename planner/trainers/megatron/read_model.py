@@ -8,6 +8,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.imported import recognised
 from planner.trainers.megatron.arguments import Arguments, numbers, real
+from planner.trainers.megatron.read_experts import experts_of
 
 VOCABULARY_STEP = 128
 """Default of ``--make-vocab-size-divisible-by``; times the tensor ranks (tokenizer's ``_vocab_size_with_padding``)."""
@@ -21,8 +22,6 @@ def model_of(arguments: Arguments, *, tensor: int, file: str) -> tuple[ModelSpec
     BadInputError
         Something that lcplan does not model: another normalization or position embedding, a plain feed-forward.
     """
-    if "num-experts" in arguments:
-        return None, [f"--num-experts in {file}: lcplan reads no experts from arguments: give --model"]
     needed = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
     missing = [name for name in needed if not arguments.get(name)]
     if missing:
@@ -55,13 +54,16 @@ def _fields(arguments: Arguments, file: str) -> dict[str, Any]:
     biased = "disable-bias-linear" not in arguments
     qkv_bias = biased or "add-qkv-bias" in arguments
     qk_norm = "qk-layernorm" in arguments
+    layers, d_ff = number("num-layers", 0), number("ffn-hidden-size", int(4 * width * 2 / 3 / 64) * 64)
+    experts = experts_of(arguments, layers=layers, width=d_ff, file=file)
     return {
         "name": "imported",
         "source": file,
-        "family": "qwen3" if qk_norm else "qwen2" if qkv_bias and not biased else "llama",
-        "layers": number("num-layers", 0),
+        "family": _family(qk_norm=qk_norm, qkv_bias=qkv_bias and not biased, experts=experts is not None),
+        "layers": layers,
         "d_model": width,
-        "d_ff": number("ffn-hidden-size", int(4 * width * 2 / 3 / 64) * 64),
+        "d_ff": d_ff,
+        "experts": experts,
         "heads": heads,
         "kv_heads": number("num-query-groups", 1) if "group-query-attention" in arguments else heads,
         "head_dim": number("kv-channels", width // max(heads, 1)),
@@ -74,6 +76,13 @@ def _fields(arguments: Arguments, file: str) -> dict[str, Any]:
         "norm_eps": real(arguments, "norm-epsilon", default=1e-5, file=file),
         "rope": _rope(arguments, file),
     }
+
+
+def _family(*, qk_norm: bool, qkv_bias: bool, experts: bool) -> str:
+    """The family whose layers have these parts."""
+    if experts:
+        return "qwen3_moe" if qk_norm else "qwen2_moe" if qkv_bias else "mixtral"
+    return "qwen3" if qk_norm else "qwen2" if qkv_bias else "llama"
 
 
 def _rope(arguments: Arguments, file: str) -> dict[str, Any]:

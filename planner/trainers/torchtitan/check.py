@@ -25,14 +25,39 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     policy = config.activation_checkpoint
     return {
         "devices": request["devices"],
-        "mesh": {"data": dims.dp_replicate, "fsdp": dims.dp_shard, "context": dims.cp, "tensor": dims.tp},
+        "mesh": _mesh(dims),
         "seq_len": config.training.seq_len,
         "global_batch": config.training.global_batch_size,
         "microbatches": _accumulation(config, dims),
         "activation_checkpoint": type(policy.build(dump_folder="")).__name__ if policy is not None else None,
         "parameters": _parameters(config),
         "loss_chunks": config.loss.num_chunks,
+        **_experts(config),
     }
+
+
+def _mesh(dims: Any) -> dict[str, int]:
+    """Axis sizes; expert ranks are the innermost of dp_shard, cp and tp, and here those of dp_shard."""
+    if dims.dp_shard * dims.cp * dims.tp % dims.ep:
+        raise ValueError(f"expert_parallel_degree {dims.ep} does not divide dp_shard x cp x tp (parallel_dims)")
+    if dims.dp_shard % dims.ep:
+        raise ValueError(f"expert_parallel_degree {dims.ep} does not divide dp_shard {dims.dp_shard}")
+    return {
+        "data": dims.dp_replicate,
+        "fsdp": dims.dp_shard // dims.ep,
+        "context": dims.cp,
+        "tensor": dims.tp,
+        "expert": dims.ep,
+    }
+
+
+def _experts(config: Any) -> dict[str, Any]:
+    """Number, experts of a token and width."""
+    moe = config.model_spec.model.layers[0].moe
+    if moe is None:
+        return {}
+    inner = moe.routed_experts.inner_experts
+    return {"experts": [moe.num_experts, moe.router.top_k, inner.hidden_dim]}
 
 
 def _sequence(config: Any, dims: Any) -> None:

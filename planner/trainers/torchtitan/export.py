@@ -13,6 +13,7 @@ from planner.trainers.torchtitan.facts import MODULE
 
 CONFIG = "plan"
 ShapeKey = tuple[str, int, int, int, int, int, int, bool]
+ExpertKey = tuple[int, int, int]
 
 FLAVORS: MappingProxyType[ShapeKey, str] = MappingProxyType(
     {
@@ -30,6 +31,14 @@ FLAVORS: MappingProxyType[ShapeKey, str] = MappingProxyType(
     }
 )
 """torchtitan 0.3.0's flavors: (model, L, D, F, N, K, V, tied)."""
+
+EXPERT_FLAVORS: MappingProxyType[tuple[ShapeKey, ExpertKey], str] = MappingProxyType(
+    {
+        (("qwen3", 48, 2048, 0, 32, 4, 151936, False), (128, 8, 768)): "30B-A3B",
+        (("qwen3", 94, 4096, 0, 64, 4, 151936, False), (128, 8, 1536)): "235B-A22B",
+    }
+)
+"""The same of mixtures, which have no dense feed-forward: and (E, k, F of an expert)."""
 
 ATTENTION_AC = '''
 
@@ -55,21 +64,24 @@ def export(translation: Translation, _: Plan) -> Written:
 
 
 def package(model: ModelSpec) -> str:
-    """torchtitan's package for a model: qwen3 has query and key norms, llama3 has no such norms."""
-    return "qwen3" if model.qk_norm else "llama3"
+    """torchtitan's package for a model: qwen3 has query and key norms and layers with experts, llama3 has neither."""
+    return "qwen3" if model.qk_norm or model.experts is not None else "llama3"
 
 
 def flavor(model: ModelSpec) -> str | None:
     """torchtitan's name of a model of this shape; None: it is built from its sizes."""
-    sizes = model.layers, model.d_model, model.d_ff, model.heads, model.kv_heads, model.vocab
-    return FLAVORS.get((package(model), *sizes, model.tied_embeddings))
+    experts, d_ff = model.experts, model.d_ff if model.experts is None else 0
+    shape = (package(model), model.layers, model.d_model, d_ff, model.heads, model.kv_heads, model.vocab, model.tied_embeddings)
+    if experts is None:
+        return FLAVORS.get(shape)
+    return EXPERT_FLAVORS.get((shape, (experts.count, experts.active, experts.d_ff))) if model.qk_norm else None
 
 
 def _head(translation: Translation) -> str:
     model, remat = translation.job.model, translation.job.strategy.remat
     policy = {"full": "FullAC", "save-attention": "SelectiveAC"}.get(remat)
     name = package(model)
-    build = "" if flavor(model) else f", _build_{name}_layers"
+    build = "" if flavor(model) else f", {_builder(model)}"
     lines = [
         f'"""{title(translation)}."""',
         "",
@@ -87,8 +99,15 @@ def _head(translation: Translation) -> str:
     return "\n".join(lines)
 
 
+def _builder(model: ModelSpec) -> str:
+    """The function of torchtitan's package that builds such layers."""
+    return f"_build_{package(model)}_{'layers' if model.experts is None else 'moe_layers'}"
+
+
 def _base(model: ModelSpec) -> str:
-    """The shipped configuration that is changed: any of the package's dense ones."""
+    """The shipped configuration that is changed: any of the package's, with experts where the model has them."""
+    if model.experts is not None:
+        return "qwen3_30b_a3b"
     return "qwen3_14b" if package(model) == "qwen3" else "llama3_8b"
 
 
@@ -106,12 +125,14 @@ def _function(job: Job) -> str:
         '        dtype="float32",',
         f'        mixed_precision_param="{"float32" if strategy.gather_dtype == "fp32" else "bfloat16"}",',
         '        mixed_precision_reduce="float32",',
+        *(["        disable_cuda_graphs=True,"] if job.model.experts else []),  # its all-to-all waits for counts on the host
         "    )",
         "    config.parallelism = ParallelismConfig(",
         f"        data_parallel_replicate_degree={mesh.data},",
-        f"        data_parallel_shard_degree={mesh.fsdp},",
+        f"        data_parallel_shard_degree={mesh.fsdp * mesh.expert},",
         f"        context_parallel_degree={mesh.context},",
         f"        tensor_parallel_degree={mesh.tensor},",
+        *([f"        expert_parallel_degree={mesh.expert},"] if job.model.experts else []),
         '        context_parallel_load_balancer="ptrr",',
         '        fsdp_reshard_after_forward="always",',
         "    )",
@@ -122,6 +143,7 @@ def _function(job: Job) -> str:
         "",
     ]
     tied = "" if flavor(job.model) else f"TIED = {job.model.tied_embeddings}\n"
+    tied += "" if flavor(job.model) or job.model.experts is None else f"QK_NORM = {job.model.qk_norm}\n"
     return f"\nVOCAB = {job.model.vocab}\n{tied}\n\n" + "\n".join(lines)
 
 
@@ -129,7 +151,7 @@ def _model(job: Job) -> list[str]:
     """The model: a flavor with this plan's RoPE (shipped ones stop at their own length), or built from sizes."""
     model = job.model
     known = flavor(model)
-    lines = [f'    spec = model_registry("{known or "8B"}", attn_backend="flex")']
+    lines = [f'    spec = model_registry("{known or _nearest(model)}", attn_backend="flex")']
     rope = _rope(job)
     if known is None:
         lines += _sizes(model, rope)
@@ -140,6 +162,11 @@ def _model(job: Job) -> list[str]:
             f"        layer.attention.rope = dataclasses.replace(layer.attention.rope, {fields})",
         ]
     return [*lines, "    config.model_spec = spec"]
+
+
+def _nearest(model: ModelSpec) -> str:
+    """The flavor that a model of other sizes is built from."""
+    return "8B" if model.experts is None else "30B-A3B"
 
 
 def _rope(job: Job) -> dict[str, object]:
@@ -171,8 +198,26 @@ def _sizes(model: ModelSpec, rope: dict[str, object]) -> list[str]:
         f"    model.tok_embeddings = dataclasses.replace(model.tok_embeddings, num_embeddings=VOCAB, embedding_dim={width})",
         f"    model.norm = dataclasses.replace(model.norm, normalized_shape={width}, eps={model.norm_eps!r})",
         f"    model.lm_head = dataclasses.replace(model.lm_head, in_features={width}, out_features=VOCAB)",
-        f"    model.layers = _build_{name}_layers(",
+        f"    model.layers = {_builder(model)}(",
         f"        n_layers={model.layers}, dim={width}, n_heads={model.heads}, n_kv_heads={model.kv_heads}, {head}",
-        f'        hidden_dim={model.d_ff}, attn_backend="flex", rope=rope,',
+        f'        {_fed(model)}, attn_backend="flex", rope=rope,',
         "    )",
+        *(_norms(model) if model.experts is not None else []),
     ]
+
+
+def _fed(model: ModelSpec) -> str:
+    """The sizes of the feed-forward layers."""
+    experts = model.experts
+    if experts is None:
+        return f"hidden_dim={model.d_ff}"
+    sizes = f"moe_hidden_dim={experts.d_ff}, num_experts={experts.count}, top_k={experts.active}"
+    return f'{sizes}, moe_comm_backend="standard"'
+
+
+def _norms(model: ModelSpec) -> list[str]:
+    """The norms of qwen3's layers as the model has them."""
+    replaced = "        layer.{0} = dataclasses.replace(layer.{0}, eps={1!r})"
+    lines = ["    for layer in model.layers:"]
+    lines += [replaced.format(norm, model.norm_eps) for norm in ("attention_norm", "ffn_norm")]
+    return lines if model.qk_norm else [*lines, "        layer.attention.qk_norm = None"]

@@ -18,7 +18,8 @@ from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
 from planner.trainers.common.knobs import always, as_is, besides, instead, other_schemes, torch_knobs
 from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
-from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule
+from planner.trainers.common.rules import keeps_more, kept_bytes, kv_heads_rule, two_chunks_rule
+from planner.trainers.torchtitan import experts
 
 MODULE = "lcplan_torchtitan"
 
@@ -37,13 +38,14 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         ),
         "gather_dtype": always("bf16", "mixed_precision_param is also its compute dtype"),
         "reduce_dtype": always("fp32", "mixed_precision_reduce takes float32 only"),
+        "moe_dispatch": experts.DISPATCH,
         "moments_dtype": always("fp32", "moments follow training.dtype, which is the masters' too"),
     }
 
 
 def model_problems(model: ModelSpec) -> list[str]:
     """Why torchtitan's llama3 and qwen3 models cannot be this one."""
-    problems = []
+    problems = experts.model_problems(model)
     if model.activation != "silu" or model.qkv_bias or model.out_bias or model.mlp_bias:
         problems.append(f"{model.name}: its llama3 and qwen3 models have SwiGLU and no biases")
     if not model.qk_norm and model.heads * model.head_dim != model.d_model:
@@ -55,17 +57,17 @@ def model_problems(model: ModelSpec) -> list[str]:
 
 def extras(job: Job) -> list[Difference]:
     """Differences beyond the knobs of a job as torchtitan runs it."""
-    return keeps_more(job, "autograd")
+    return [*keeps_more(job, "autograd"), *experts.extras(job)]
 
 
 def _loss_pieces(setting: Setting, table: StrategyTable) -> Mask:
-    sequences = setting.workload.global_batch // (table.data * table.fsdp * table.microbatches).clip(min=1)
+    sequences = setting.workload.global_batch // (table.data * table.fsdp * table.expert * table.microbatches).clip(min=1)
     return table.loss_chunk_tokens % sequences.clip(min=1) != 0
 
 
 def _say_loss_pieces(setting: Setting, strategy: Strategy) -> str:
     mesh = strategy.mesh
-    sequences = setting.workload.global_batch // (mesh.data * mesh.fsdp * strategy.microbatches)
+    sequences = setting.workload.global_batch // (mesh.batch_ranks * strategy.microbatches)
     return (
         f"loss_chunk_tokens={strategy.loss_chunk_tokens} is no multiple of the {sequences} sequences of a microbatch, which "
         "torchtitan's chunked loss cuts alike; use more microbatches, or another --loss-chunk-tokens"
@@ -84,9 +86,12 @@ TRAINER = Trainer(
         Rule("torchtitan-loss-pieces", "knob", _loss_pieces, _say_loss_pieces),
         two_chunks_rule("torchtitan", with_tensor=True),
         kv_heads_rule("torchtitan"),
+        *experts.RULES,
     ),
     model_problems=model_problems,
     extras=extras,
+    further_bytes=kept_bytes,
+    experts=True,
     documents_lost=not_masked("torchtitan"),
     program=TITAN_STEP,
     reads=Format("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),

@@ -189,6 +189,8 @@ def _model(module: Module) -> ModelSpec | None:
             model = flavored(package, str(module.value(call.args[0])))
         if _called(call) in ("replace", "ComplexRoPE.Config", "CosSinRoPE.Config") and "theta" in values:
             rope = _rope(values)
+        if _called(call) == "replace" and "normalized_shape" in values and "eps" in values and model is not None:
+            model = model.model_copy(update={"norm_eps": values["eps"]})
         if _called(call).startswith("_build_") and model is not None and not values.keys() < {"n_layers", "dim"}:
             model = _built(model, values, module=module)
     if model is None or not rope:
@@ -207,15 +209,19 @@ def _rope(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> ModelSpec:
     """A model built from its sizes, as lcplan's own exports write it."""
-    missing = [name for name in ("n_layers", "dim", "hidden_dim", "n_heads") if name not in values]
+    width_name = "hidden_dim" if base.experts is None else "moe_hidden_dim"
+    missing = [name for name in ("n_layers", "dim", width_name, "n_heads") if name not in values]
     if missing:
         raise BadInputError(f"{module.file}: no literal {' and '.join(missing)} of the model; give --model")
     width, heads = (whole(values[name], name, file=module.file) for name in ("dim", "n_heads"))
+    experts = _experts(base, values)
     sizes = {
         "name": "imported",
+        "experts": experts,
+        "qk_norm": bool(module.constants.get("QK_NORM", base.qk_norm)),
         "layers": values["n_layers"],
         "d_model": width,
-        "d_ff": values["hidden_dim"],
+        "d_ff": values[width_name],
         "heads": heads,
         "kv_heads": values.get("n_kv_heads") or heads,
         "head_dim": values.get("head_dim") or width // heads,
@@ -223,3 +229,12 @@ def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> Mod
         "tied_embeddings": bool(module.constants.get("TIED", base.tied_embeddings)),
     }
     return ModelSpec.read(base.model_dump(mode="json") | sizes, module.file)
+
+
+def _experts(base: ModelSpec, values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The experts of layers that are built from sizes."""
+    if base.experts is None:
+        return None
+    known = {"count": base.experts.count, "active": base.experts.active, "d_ff": base.experts.d_ff}
+    names = {"count": "num_experts", "active": "top_k", "d_ff": "moe_hidden_dim"}
+    return {ours: values.get(theirs, known[ours]) for ours, theirs in names.items()}

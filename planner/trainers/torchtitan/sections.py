@@ -23,6 +23,8 @@ CATALOGUE: Mapping[tuple[str, str], str] = MappingProxyType(
         ("qwen3", "8B"): "qwen3-8b",
         ("qwen3", "14B"): "qwen3-14b",
         ("qwen3", "32B"): "qwen3-32b",
+        ("qwen3", "30B-A3B"): "qwen3-30b-a3b",
+        ("qwen3", "235B-A22B"): "qwen3-235b-a22b",
     }
 )
 """The catalogue's model of each of torchtitan's (package, flavor)."""

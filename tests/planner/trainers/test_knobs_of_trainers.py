@@ -27,6 +27,7 @@ CASES = {
 """A strategy that does not set the knob, and another value that makes another program of it."""
 OF_EXPERTS = {"moe_dispatch": ({"fsdp": 8}, "capacity"), "moe_capacity_percent": ({"fsdp": 8, "moe_dispatch": "capacity"}, 125)}
 DIFFERENCES = {"ulysses": "scheme", "bidirectional": "scheme", "offload_percent": "remat", "loss_chunk_tokens": "loss"}
+DIFFERENCES |= {"moe_capacity_percent": "expert-buffers"}
 """Other names of a difference that covers the knob: of a knob that decides whether this one is active, or of a part."""
 PAIRS = [(name, knob) for name in trainer_names() for knob in (*CASES, *(OF_EXPERTS if trainer(name).experts else ()))]
 
