@@ -1,4 +1,4 @@
-"""Time of a forward pass alone, on the mesh and in the microbatches of a train step: log-probabilities of given tokens."""
+"""Time of a forward pass only, on the mesh and in the microbatches of a train step: log-probabilities of given tokens."""
 
 from __future__ import annotations
 

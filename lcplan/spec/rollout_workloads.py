@@ -136,7 +136,7 @@ class RlWorkload(SampleWorkload):
 
     kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
     old_log_probs: OldLogProbs = "rollout"
-    """Where old log-probabilities come from: the rollout, or a forward pass of the train step's mesh before the update."""
+    """The source of old log-probabilities: the rollout, or a forward pass on the train step's mesh before the update."""
     kl_coefficient: Annotated[float, Field(ge=0, le=100)] = 0.0
     """Weight of the KL divergence to a reference model, whose parameters stay in memory; 0: no reference model."""
 

@@ -204,7 +204,7 @@ def _with_rollout(request: SearchRequest, trained: Strategy) -> Strategy:
 
 
 def _rollout_mesh(request: SearchRequest, trained: Strategy) -> Mesh:
-    """The rollout's mesh where none is named: the train step's shards, or whole matrices where such a layout is named."""
+    """The rollout's mesh without --rollout-mesh: the train step's shards, or whole matrices if such a layout is named."""
     mesh = trained.mesh
     named = (request.filters.parameters or ("gathered-once",))[0]
     fsdp = mesh.fsdp * mesh.context if named.startswith("gathered") else 1

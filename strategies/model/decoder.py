@@ -178,7 +178,7 @@ class Decoder(nnx.Module):
         return vocabulary_loss(hidden, targets, head=Head.of(self.spec)), dropped
 
     def log_probs(self, tokens_BT: Int[Array, "B T"], targets_BT: Int[Array, "B T"]) -> Float[Array, "B T"]:
-        """Return the log-probability of each target; 0 where there is none. Not to be differentiated."""
+        """Return the log-probability of each target; 0 without one. Not to be differentiated."""
         hidden, _ = self._last(tokens_BT, None)
         return token_log_probs(hidden, targets_BT.reshape(-1), head=Head.of(self.spec)).reshape(targets_BT.shape)
 

@@ -74,7 +74,7 @@ class Head:
 
     @property
     def temperature(self) -> float:
-        """What logits are divided by."""
+        """The divisor of logits."""
         return 1.0 if self.objective is None else self.objective.temperature
 
 
@@ -125,7 +125,7 @@ def token_losses(
 
 
 def token_log_probs(hidden: Hidden, targets_U: Int[Array, " U"], *, head: Head) -> Float[Array, " U"]:
-    """Log-probability of each target, the same on all tensor ranks; 0 where there is none. Not to be differentiated."""
+    """Log-probability of each target, the same on all tensor ranks; 0 without a target. Not to be differentiated."""
     h_RD, head_Vd = hidden
     rows, D = h_RD.shape
     chunks = chunk_count(rows, tensor=axis_size(TENSOR), chunk_tokens=head.chunk_tokens)

@@ -45,11 +45,19 @@ class ReshardSpec:
     workload: RlWorkload
     strategy: Strategy
     kernel: KernelName
+    learning_rate: float = 1e-6
+    """Of the update."""
 
     @property
     def update(self) -> UpdateSpec:
         """The update, whose shards are moved."""
-        return update_spec(model=self.model, workload=self.workload, strategy=self.strategy, kernel=self.kernel)
+        return update_spec(
+            model=self.model,
+            workload=self.workload,
+            strategy=self.strategy,
+            kernel=self.kernel,
+            learning_rate=self.learning_rate,
+        )
 
 
 StepSpec = ReshardSpec

@@ -116,7 +116,7 @@ class _Score:
     graph: Any
 
     def __call__(self, params: nnx.State, tokens_BT: Int[Array, "B T"], targets_BT: Int[Array, "B T"]) -> Float[Array, "B T"]:
-        """Log-probability of each target; 0 where there is none."""
+        """Log-probability of each target; 0 without one."""
         parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, x.shape[1]), (tokens_BT, targets_BT))
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
             found = lax.map(lambda part: nnx.merge(self.graph, params).log_probs(*part), parts)

@@ -117,7 +117,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     spec = replace(spec, platform=platform_of(mesh))
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs = partition_specs(spec, params)
-    optimizer = adamw(spec.strategy.moments_dtype)
+    optimizer = adamw(spec.strategy.moments_dtype, spec.learning_rate)
     mode = spec.strategy.sharding_mode
     mesh = mesh_of(mode, mesh)
     counted: Counted
