@@ -16,6 +16,7 @@ from lcplan.strategy import Dtype
 
 Tokens = Annotated[int, Field(gt=0, le=2**30)]
 Sequences = Annotated[int, Field(gt=0, le=2**40)]
+Temperature = Annotated[float, Field(ge=0, le=100)]
 WorkloadKind = Literal["train", "sample", "rl"]
 DEFAULT_KIND: WorkloadKind = "train"
 """The kind that a request asks about where it does not name one."""
@@ -37,7 +38,7 @@ class SampleWorkload(Frozen):
     facts: ClassVar[WorkloadFacts] = WorkloadFacts(
         label="a rollout",
         unit="rollout",
-        options=("prompt", "generate", "batch", "kv_dtype", "no_donate"),
+        options=("prompt", "generate", "batch", "kv_dtype", "temperature", "no_donate"),
         needs=("prompt", "generate", "batch"),
         example="--prompt 256 --generate 1024 --batch 512",
         instead={
@@ -61,6 +62,8 @@ class SampleWorkload(Frozen):
     precision: Literal["bf16", "fp32"] = "bf16"
     kv_dtype: Dtype = "bf16"
     """The dtype of keys and values in the cache."""
+    temperature: Temperature = 1.0
+    """Divides the logits before a token is drawn from them; 0 takes the most likely token."""
     donate: bool = True
     """Whether a decode step writes into the given cache; else it makes a second one."""
 
@@ -68,7 +71,8 @@ class SampleWorkload(Frozen):
     def fields_of(options: Mapping[str, Any], default_batch: Callable[[int], int]) -> dict[str, Any]:
         """Fields from command line options; the batch of a rollout has no default."""
         sizes = {name: options[name] for name in ("prompt", "generate", "batch")}
-        return sizes | {"kv_dtype": options["kv_dtype"] or "bf16", "donate": not options["no_donate"]}
+        asked = {name: options[name] for name in ("kv_dtype", "temperature") if options[name] is not None}
+        return sizes | asked | {"donate": not options["no_donate"]}
 
     @property
     def seq_len(self) -> int:
@@ -135,6 +139,8 @@ class RlWorkload(SampleWorkload):
     )
 
     kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
+    temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Divides the logits before a token is drawn, and in the policy; at 0 all samples of a prompt would be one."""
     old_log_probs: OldLogProbs = "rollout"
     """The source of old log-probabilities: the rollout, or a forward pass on the train step's mesh before the update."""
     kl_coefficient: Annotated[float, Field(ge=0, le=100)] = 0.0

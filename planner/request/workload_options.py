@@ -23,6 +23,7 @@ class WorkloadOptions(Frozen):
     generate: int | None = None
     batch: int | None = None
     kv_dtype: Dtype | None = None
+    temperature: float | None = None
     no_donate: bool = False
     old_log_probs: OldLogProbs | None = None
     kl_coefficient: float | None = None
@@ -61,10 +62,15 @@ def _problems(options: WorkloadOptions) -> Iterator[str]:
         if getattr(options, name) is None:
             yield f"--workload {options.kind} needs --{_dashed(name)}, for example {facts.example}"
     for name in dict.fromkeys(name for kind in WORKLOAD_TYPES.values() for name in kind.facts.options):
-        if name not in facts.options and getattr(options, name, None):
+        if name not in facts.options and _is_given(getattr(options, name, None)):
             yield f"--{_dashed(name)} goes with --workload {_takers(name)}; --workload {options.kind} {facts.instead[name]}"
     yield from _sizes(options)
     yield from _knobs(options)
+
+
+def _is_given(value: object) -> bool:
+    """Whether an option was given; 0 is a value."""
+    return value is not None and value is not False
 
 
 def _takers(name: str) -> str:

@@ -22,9 +22,9 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules.rollout import ROLLOUT_RULES, layout_problems, layouts_of
 from planner.space.analysis import Space, setting_of
-from planner.space.enumerate import Ints
 from planner.space.one_strategy import named_mesh
 from planner.space.reject import broken_rules_of
+from planner.space.shapes import Ints
 from planner.space.survivors import Costs, pareto_front
 from planner.workloads.interface import PlannedWorkload
 from planner.workloads.rollout import ROLLOUT
@@ -131,7 +131,8 @@ def _rollout_of(strategy: Strategy) -> Strategy:
     sampling = strategy.sampling
     assert sampling is not None, "a strategy of an iteration"
     alone = sampling.model_copy(update={"beside_training": False})
-    return Strategy(mesh=sampling.mesh, backend=strategy.backend, gather_dtype=strategy.gather_dtype, sampling=alone)
+    knobs = {name: strategy.knob(name) for name in ("backend", "gather_dtype", "segment")}
+    return Strategy.model_validate({"mesh": sampling.mesh, "sampling": alone} | knobs)
 
 
 def _train_request(request: SearchRequest) -> SearchRequest:

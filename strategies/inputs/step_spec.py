@@ -44,12 +44,12 @@ class StepSpec:
     workload: Workload
     strategy: Strategy
     kernel: KernelName
+    platform: Platform = "cpu"
+    """The compiler's platform, which ``build_step`` reads from the mesh. It decides how a mixture of experts moves its rows."""
     objective: PolicyObjective | None = None
     """The policy objective in place of cross-entropy; its values of each token are the batch's ``policy``."""
     learning_rate: float = 3e-4
-    """Of AdamW, constant (Llama 2's peak, arXiv:2307.09288, section 2.2)."""
-    platform: Platform = "cpu"
-    """The compiler's platform, which ``build_step`` reads from the mesh. It decides how a mixture of experts moves its rows."""
+    """AdamW's learning rate, constant (Llama 2's peak, arXiv:2307.09288, section 2.2)."""
 
     @cached_property
     def numerics(self) -> Numerics:

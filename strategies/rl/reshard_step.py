@@ -46,7 +46,7 @@ class ReshardSpec:
     strategy: Strategy
     kernel: KernelName
     learning_rate: float = 1e-6
-    """Of the update."""
+    """The update's learning rate."""
 
     @property
     def update(self) -> UpdateSpec:

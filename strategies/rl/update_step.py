@@ -20,9 +20,9 @@ def update_spec(
     *, model: ModelSpec, workload: RlWorkload, strategy: Strategy, kernel: step_spec.KernelName, learning_rate: float = 1e-6
 ) -> step_spec.StepSpec:
     """The step on all tokens of an iteration's sequences, under its objective."""
-    objective = PolicyObjective(kl_coefficient=workload.kl_coefficient)
+    objective = PolicyObjective(kl_coefficient=workload.kl_coefficient, temperature=workload.temperature)
     step = strategy.model_copy(update={"sampling": None})
-    return step_spec.StepSpec(model, workload.train, step, kernel, objective, learning_rate)
+    return step_spec.StepSpec(model, workload.train, step, kernel, objective=objective, learning_rate=learning_rate)
 
 
 StepSpec = update_spec

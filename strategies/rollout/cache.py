@@ -1,13 +1,22 @@
-"""The KV cache: one array L 2 B K S H, so that a decode step writes one token's keys and values and reads a layer in place.
+"""The KV cache: keys and values of every layer, one stack for each kind of layer, that a decode step reads where they are.
 
-Inside ``shard_map``: all lengths are local. B sequences of this device, K key/value heads of this tensor rank, S positions.
+A decode step reads the stacks without a change; the new keys and values of all layers are written together at its end.
+So a stack is an operand of the loop over layers that no iteration changes, and XLA reads a layer inside the product that needs
+it. A stack that each layer writes is copied layer by layer instead: read, written and read again.
+
+Inside ``shard_map``: all lengths are local. B sequences of this device, K key/value heads of this tensor rank, S slots.
+
+Prompts end at the same slot: a sequence whose prompt is ``padding`` tokens shorter than the longest starts ``padding`` slots
+later. Its slot ``s`` holds the token at position ``s - padding``. A layer with a window of fewer tokens than a sequence has as
+many slots as its window, and position ``p`` is in slot ``p mod S``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import sqrt
+from dataclasses import dataclass, replace
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
@@ -16,41 +25,74 @@ from jaxtyping import Array, Float, Int
 
 from strategies.parallel.mesh import BATCH_AXES, TENSOR
 
-CACHE = P(None, None, BATCH_AXES, TENSOR)
-"""``L 2 B/(data, fsdp) K/tensor S H``."""
+STACK = P(None, BATCH_AXES, TENSOR)
+"""``L B/(data, fsdp) K/tensor S H``."""
+ROWS = P(BATCH_AXES)
 
-Cache = Float[Array, "L 2 B K S H"]
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Stack:
+    """Keys and values of layers of one kind."""
+
+    keys: Float[Array, "L B K S H"]
+    values: Float[Array, "L B K S H"]
+
+    @property
+    def slots(self) -> int:
+        """S."""
+        return self.keys.shape[3]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Cache:
+    """The cache of a rollout."""
+
+    stacks: tuple[Stack, ...]
+    padding_B: Int[Array, " B"]
+    """Slots before each sequence's first token."""
+
+
+CACHE: Any = Cache(STACK, ROWS)
+"""PartitionSpecs, as a prefix of the cache's tree."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A position in the cache to write to: the layer, the first sequence and the first position."""
+    """A position in a stack to write to: the layer and the first sequence."""
 
     layer: Int[Array, ""]
     sequence: Int[Array, ""] | int
-    position: Int[Array, ""] | int
 
 
-def write(cache: Cache, kv: Float[Array, "2 b T K H"], place: Place) -> Cache:
-    """The cache with keys and values of T tokens of b sequences of one layer."""
-    rows = kv.astype(cache.dtype).swapaxes(2, 3)[None]
-    if kv.shape[2] > 1:  # XLA for GPU gives the whole cache the layout of untransposed rows, and copies it before and after
-        rows = with_layout_constraint(rows, Layout(major_to_minor=tuple(range(rows.ndim))))
-    return lax.dynamic_update_slice(cache, rows, (place.layer, 0, place.sequence, 0, place.position, 0))
+def write_prompts(stack: Stack, kv: Float[Array, "2 b T K H"], place: Place, *, padding_b: Int[Array, " b"] | None) -> Stack:
+    """The stack with keys and values of the T tokens of b prompts of one layer; ``padding_b`` moves each prompt to its end."""
+    rows = kv.swapaxes(2, 3)
+    if padding_b is not None:
+        rows = jax.vmap(lambda one, padding: jnp.roll(one, padding, axis=2), in_axes=(1, 0), out_axes=1)(rows, padding_b)
+    length, slots = rows.shape[3], stack.slots
+    if length > slots:
+        rows = jnp.roll(rows[:, :, :, length - slots :], length, axis=3)
+    return _each(stack, rows, lambda old, new: _write_prompt(old, new, place))
 
 
-def attend_to_cache(
-    q: Float[Array, "B 1 N H"], cache: Cache, *, layer: Int[Array, ""], position: Int[Array, ""], length: int
-) -> Float[Array, "B 1 N H"]:
-    """Attention of one new token to the positions 0..position, of the first ``length`` of the cache; scores are fp32."""
-    _, _, batch, kv_heads, _, head_dim = cache.shape
-    # Slice keys and values together: XLA for TPU copies the whole cache if they are sliced separately.
-    size = (1, 2, batch, kv_heads, length, head_dim)
-    key, value = lax.dynamic_slice(cache, (layer, 0, 0, 0, 0, 0), size)[0]
-    q_BKGH = q.reshape(batch, kv_heads, -1, head_dim).astype(cache.dtype)
-    scores = jnp.einsum("BKGH,BKSH->BKGS", q_BKGH, key, preferred_element_type=jnp.float32) / sqrt(head_dim)
-    scores = jnp.where(jnp.arange(length) <= position, scores, -jnp.inf)
-    weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
-    sums = weights.sum(axis=-1, keepdims=True)
-    o = jnp.einsum("BKGS,BKSH->BKGH", weights.astype(cache.dtype), value, preferred_element_type=jnp.float32) / sums
-    return o.reshape(q.shape).astype(q.dtype)
+def _write_prompt(stack: Array, rows: Float[Array, "b K T H"], place: Place) -> Array:
+    """XLA for GPU gives the whole stack the layout of untransposed rows, and copies it before and after."""
+    rows = rows.astype(stack.dtype)[None]
+    rows = with_layout_constraint(rows, Layout(major_to_minor=tuple(range(rows.ndim))))
+    return lax.dynamic_update_slice(stack, rows, (place.layer, place.sequence, 0, 0, 0))
+
+
+def write_token(stack: Stack, kv: Float[Array, "2 L B K H"], position: Int[Array, ""]) -> Stack:
+    """The stack with one token's keys and values of all its layers."""
+    slot = position % stack.slots
+    return _each(
+        stack,
+        kv[:, :, :, :, None],
+        lambda old, new: lax.dynamic_update_slice(old, new.astype(old.dtype), (0, 0, 0, slot, 0)),
+    )
+
+
+def _each(stack: Stack, kv: Array, written: Any) -> Stack:
+    return replace(stack, keys=written(stack.keys, kv[0]), values=written(stack.values, kv[1]))

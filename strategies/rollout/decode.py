@@ -1,12 +1,12 @@
 """Prefill and decode with the train step's decoder. Inside ``shard_map``: all lengths are local.
 
-B sequences of this device's data x fsdp rank, one new token each; R = B / tensor of their rows in its residual stream. The
-cache is the carry of the scan over layers, so that each layer writes into it in place.
+B sequences of this device's data x fsdp rank, one new token each; R = B / tensor of their rows in its residual stream.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,9 +19,10 @@ from strategies.layers.activation import rms_norm
 from strategies.layers.rope import Angles, angles
 from strategies.model.decoder import Decoder, Layer
 from strategies.model.embedding import embed
-from strategies.parallel.collectives import all_gather
 from strategies.parallel.mesh import TENSOR
-from strategies.rollout.cache import Cache, Place, attend_to_cache, write
+from strategies.rollout.cache import Cache, Place, Stack, write_prompts, write_token
+from strategies.rollout.cached_attention import Reader
+from strategies.rollout.layer_stacks import read_through, write_through
 from strategies.rollout.next_token import logits_of
 from strategies.rollout.sample_spec import SampleSpec
 from strategies.schemes import attend
@@ -29,13 +30,10 @@ from strategies.schemes import attend
 PREFILL_TOKENS = 2048
 """Prompt tokens of a device that go through a layer at a time: enough for efficient products, few for their memory."""
 
-LayerOf = Any
-"""``(layer, x_RD, cache, number) -> (x_RD, cache)``."""
-
 
 @dataclass(frozen=True)
 class Decode:
-    """Logits of the next token of every sequence, and the cache with this one; attention reads ``length`` positions."""
+    """Logits of the next token of every sequence, and the cache with this one; attention reads ``length`` slots."""
 
     spec: SampleSpec
     graph: Any
@@ -44,58 +42,62 @@ class Decode:
     def __call__(
         self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"], position: Int[Array, ""]
     ) -> tuple[Cache, Float[Array, "B V"]]:
-        """Run one step: ``tokens_B`` are at ``position``, and the cache has all positions before it."""
+        """Run one step: ``tokens_B`` take the slot ``position``, and the cache has all tokens before them."""
         decoder: Decoder = nnx.merge(self.graph, params)
-        rope = self._angles(position[None])
+        reader = Reader(position, cache.padding_B, self.length)
+        rope = rope_of(self.spec, position - cache.padding_B)
 
-        def layer(module: Layer, x_RD: Array, cache: Cache, number: Array) -> tuple[Array, Cache]:
-            q_B1NH, kv_2B1KH = module.attention.heads(x_RD, rope)
-            cache = write(cache, kv_2B1KH, Place(number, 0, position))
-            o_B1NH = attend_to_cache(q_B1NH, cache, layer=number, position=position, length=self.length)
-            return module.joined(x_RD, module.attention.output(o_B1NH))[0], cache
+        def layer(module: Layer, x_RD: Array, stack: Stack, number: Array) -> tuple[Array, Array]:
+            q_1BNH, kv_21BKH = module.attention.heads(x_RD, rope)
+            new_2BKH = kv_21BKH[:, 0]
+            batch, kv_heads, head_dim = new_2BKH.shape[1:]
+            o = reader.attend(q_1BNH.reshape(batch, kv_heads, -1, head_dim), new_2BKH, stack, layer=number)
+            return module.joined(x_RD, module.attention.output(o.reshape(q_1BNH.shape)))[0], new_2BKH
 
         x_RD = embed(decoder.embedding[...], tokens_B, numerics=self.spec.served.numerics)
-        x_RD, cache = _through(decoder, layer, x_RD, cache)
-        return cache, _logits(decoder, x_RD)
-
-    def _angles(self, positions_T: Int[Array, " T"]) -> Angles:
-        return angles(self.spec.model, seq_len=self.spec.workload.seq_len, positions_T=positions_T)
+        x_RD, new = read_through(decoder, layer, x_RD, cache.stacks)
+        written = tuple(write_token(stack, kv, position) for stack, kv in zip(cache.stacks, new, strict=True))
+        return replace(cache, stacks=written), _logits(decoder, x_RD)
 
 
 @dataclass(frozen=True)
-class Prefill(Decode):
-    """The prompt's forward pass, as in training, into an empty cache."""
+class Prefill:
+    """The prompts' forward pass, as in training, into an empty cache."""
 
-    def __call__(  # type: ignore[override]
-        self, params: nnx.State, cache: Cache, tokens_BT: Int[Array, "B T"]
-    ) -> tuple[Cache, Float[Array, "B V"]]:
-        """Fill the cache group by group of sequences, and return it with the logits of the token after the prompt."""
+    spec: SampleSpec
+    graph: Any
+
+    def __call__(
+        self, params: nnx.State, cache: Cache, prompts_BT: Int[Array, "B T"], lengths_B: Int[Array, " B"] | None = None
+    ) -> Cache:
+        """Fill the cache group by group of sequences; ``lengths_B`` are the tokens of each prompt, all of T by default."""
         decoder: Decoder = nnx.merge(self.graph, params)
-        size = group_size(*tokens_BT.shape, tensor=lax.axis_size(TENSOR))
-        groups = tokens_BT.reshape(-1, size, tokens_BT.shape[1])
+        batch, length = prompts_BT.shape
+        padding_B = jnp.zeros_like(cache.padding_B) if lengths_B is None else length - lengths_B
+        size = group_size(batch, length, tensor=lax.axis_size(TENSOR))
+        rope = rope_of(self.spec, jnp.arange(length))
 
-        def one(cache: Cache, operands: tuple[Array, Array]) -> tuple[Cache, Array]:
-            first, tokens_bT = operands
-            return self._group(decoder, cache, tokens_bT, first=first)
+        def one(stacks: tuple[Stack, ...], operands: tuple[Array, Array, Array]) -> tuple[tuple[Stack, ...], None]:
+            first, tokens_bT, padding_b = operands
+            write = partial(write_prompts, padding_b=None if lengths_B is None else padding_b)
 
-        cache, logits = lax.scan(one, cache, (jnp.arange(len(groups)) * size, groups))
-        return cache, logits.reshape(-1, logits.shape[-1])
+            def layer(module: Layer, x_RD: Array, stack: Stack, number: Array) -> tuple[Array, Stack]:
+                q_bTNH, kv_2bTKH = module.attention.heads(x_RD, rope)
+                stack = write(stack, kv_2bTKH, Place(number, first))
+                o_bTNH = attend(q_bTNH, kv_2bTKH, spec=module.attention.spec)
+                return module.joined(x_RD, module.attention.output(o_bTNH))[0], stack
 
-    def _group(
-        self, decoder: Decoder, cache: Cache, tokens_bT: Int[Array, "b T"], *, first: Int[Array, ""]
-    ) -> tuple[Cache, Float[Array, "b V"]]:
-        """Prefill one group of sequences; ``first`` is the index of its first sequence."""
-        spec = self.spec.served
-        rope = self._angles(jnp.arange(tokens_bT.shape[1]))
+            x_RD = embed(decoder.embedding[...], tokens_bT.reshape(-1), numerics=self.spec.served.numerics)
+            return write_through(decoder, layer, x_RD, stacks)[1], None
 
-        def layer(module: Layer, x_RD: Array, cache: Cache, number: Array) -> tuple[Array, Cache]:
-            q_bTNH, kv_2bTKH = module.attention.heads(x_RD, rope)
-            cache = write(cache, kv_2bTKH, Place(number, first, 0))
-            return module.joined(x_RD, module.attention.output(attend(q_bTNH, kv_2bTKH, spec=spec)))[0], cache
+        groups = prompts_BT.reshape(-1, size, length), padding_B.reshape(-1, size)
+        stacks, _ = lax.scan(one, cache.stacks, (jnp.arange(batch // size) * size, *groups))
+        return Cache(stacks, padding_B)
 
-        x_RD = embed(decoder.embedding[...], tokens_bT.reshape(-1), numerics=spec.numerics)
-        x_RD, cache = _through(decoder, layer, x_RD, cache)
-        return cache, _logits(decoder, _last(x_RD, tokens_bT.shape[0]))
+
+def rope_of(spec: SampleSpec, positions_T: Int[Array, " T"]) -> Angles:
+    """Cosine and sine of the tokens' positions in their sequences."""
+    return angles(spec.model, seq_len=spec.workload.seq_len, positions_T=positions_T)
 
 
 def group_size(sequences: int, prompt: int, *, tensor: int) -> int:
@@ -110,24 +112,6 @@ def group_size(sequences: int, prompt: int, *, tensor: int) -> int:
     return max(fitting, default=tensor)
 
 
-def _through(decoder: Decoder, layer: LayerOf, x_RD: Array, cache: Cache) -> tuple[Array, Cache]:
-    """Apply all layers in order."""
-    graph, shards = nnx.split(decoder.layers)
-
-    def one(carry: tuple[Array, Cache], operands: tuple[Array, nnx.State]) -> tuple[tuple[Array, Cache], None]:
-        number, shard = operands
-        return layer(nnx.merge(graph, shard), *carry, number), None
-
-    return lax.scan(one, (x_RD, cache), (jnp.arange(cache.shape[0]), shards))[0]
-
-
-def _last(x_RD: Float[Array, "rows D"], sequences: int) -> Float[Array, "R D"]:
-    """Rows of each sequence's last token, split over tensor as in a decode step."""
-    own = sequences // lax.axis_size(TENSOR)
-    x_BD = all_gather(x_RD, TENSOR).reshape(sequences, -1, x_RD.shape[-1])[:, -1]
-    return lax.dynamic_slice_in_dim(x_BD, lax.axis_index(TENSOR) * own, own)
-
-
 def _logits(decoder: Decoder, x_RD: Float[Array, "R D"]) -> Float[Array, "B V"]:
     spec = decoder.spec
     h_RD = rms_norm(x_RD, decoder.norm[...], eps=spec.model.norm_eps)
@@ -135,6 +119,12 @@ def _logits(decoder: Decoder, x_RD: Float[Array, "R D"]) -> Float[Array, "B V"]:
     return logits_of(h_RD, head[...], numerics=spec.numerics)
 
 
-def zeros(spec: SampleSpec) -> jax.Array:
-    """An empty cache over all devices."""
-    return jnp.zeros(spec.cache_shape, spec.cache_dtype)
+def empty_cache(spec: SampleSpec) -> Cache:
+    """A cache of no token, over all devices."""
+    parts = (Stack(*(jnp.zeros(shape, spec.cache_dtype) for _ in range(2))) for shape in spec.stack_shapes)
+    return Cache(tuple(parts), jnp.zeros(spec.workload.batch, jnp.int32))
+
+
+def empty_cache_shapes(spec: SampleSpec) -> Cache:
+    """The shapes of ``empty_cache``."""
+    return jax.eval_shape(lambda: empty_cache(spec))

@@ -31,14 +31,6 @@ def _rollout(spec: SampleSpec) -> Iterator[str]:
     mesh, work, layout = spec.sampling.mesh, spec.workload, spec.sampling.parameters
     if mesh.context > 1:
         yield f"context={mesh.context}: a decode step has one token per sequence; use data, fsdp and tensor"
-    if spec.model.experts is not None:
-        yield f"model {spec.model.name}: decoding through experts is not built; sample from a dense model"
-    window = spec.model.sliding_window
-    if window is not None and window < work.seq_len:
-        yield (
-            f"model {spec.model.name}: sliding_window={window} tokens is shorter than the {work.seq_len} of prompt and"
-            " generated tokens; the cache holds every position"
-        )
     ranks = mesh.data * mesh.fsdp
     if work.batch % (ranks * mesh.tensor):
         yield (

@@ -8,16 +8,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from strategies.model.decoder import Decoder
 from strategies.parallel.collectives import all_gather
-from strategies.parallel.mesh import STATE_AXES
-from strategies.parallel.placement import axes_of, partition_specs
+from strategies.parallel.mesh import STATE_AXES, TENSOR
+from strategies.parallel.placement import SPLIT, axes_of, partition_specs
+from strategies.parallel.ranks import axis_index, axis_size
 from strategies.rollout.sample_spec import SampleSpec
 
-_MATRICES = ("embedding", "head", "query", "key_value", "out", "gate", "up", "down")
+_MATRICES = frozenset(SPLIT) - {name for name in SPLIT if name.endswith("_bias")}
 
 
 def graph_and_shapes(spec: SampleSpec) -> tuple[Any, nnx.State]:
@@ -60,12 +62,12 @@ def _collected(spec: SampleSpec, path: tuple[Any, ...], shard: jax.Array, *, spl
     if not axes_of(split) & set(STATE_AXES):
         return shard
     dim = next(dim for dim, part in enumerate(split) if axes_of(P(part)) & set(STATE_AXES))
-    gathered = all_gather(jnp.moveaxis(_rounded(spec, path, shard), dim, 0), _axes(split[dim]))
+    axes = split[dim] if isinstance(split[dim], tuple) else (split[dim],)
+    gathered = all_gather(jnp.moveaxis(_rounded(spec, path, shard), dim, 0), axes)
+    if TENSOR in axes:  # shards of tensor ranks lie between those of fsdp's, so all are gathered and each rank keeps its own
+        own = gathered.shape[0] // axis_size(TENSOR)
+        gathered = lax.dynamic_slice_in_dim(gathered, axis_index(TENSOR) * own, own)
     return jnp.moveaxis(gathered, 0, dim)
-
-
-def _axes(part: Any) -> tuple[str, ...]:
-    return tuple(axis for axis in (part if isinstance(part, tuple) else (part,)) if axis in STATE_AXES)
 
 
 def _without_state(split: P) -> P:

@@ -9,12 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Int
 
-from strategies.rollout.cache import Cache
+from strategies.rollout.cache import ROWS, Cache
+from strategies.rollout.decode import empty_cache_shapes
 from strategies.rollout.sample_spec import SampleSpec
-from strategies.rollout.step import SampleStep, compiled_with
+from strategies.rollout.step import SampleStep, compiled_with, with_shardings
 from strategies.rollout.step import build_step as build_rollout
 
 __all__ = ["PrefillStep", "StepSpec", "build_step"]
@@ -31,16 +32,16 @@ class PrefillStep:
 
     @property
     def jitted(self) -> Any:
-        """``jax.jit`` of (served params, empty cache, prompts) -> (cache, logits); the cache is donated."""
+        """``jax.jit`` of (served params, empty cache, prompts) -> cache; the given cache is donated."""
         return self.rollout.prefill_jitted
 
-    def abstract_arguments(self) -> tuple[nnx.State, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    def abstract_arguments(self) -> tuple[Any, ...]:
         """Shapes with shardings, for ``jitted.lower(*abstract_arguments())``."""
-        spec, served, shape = self.rollout.spec, self.rollout.served, jax.ShapeDtypeStruct
-        placed, cache, rows = served.shardings
-        params = jax.tree.map(lambda x, where: shape(x.shape, x.dtype, sharding=where), served.shapes, placed)
-        prompts = (spec.workload.batch, spec.workload.prompt)
-        return params, shape(spec.cache_shape, spec.cache_dtype, sharding=cache), shape(prompts, jnp.int32, sharding=rows)
+        spec, served = self.rollout.spec, self.rollout.served
+        params = with_shardings(served.shapes, served.params)
+        cache = with_shardings(empty_cache_shapes(spec), served.cache_sharding)
+        rows, shape = NamedSharding(served.mesh, ROWS), (spec.workload.batch, spec.workload.prompt)
+        return params, cache, jax.ShapeDtypeStruct(shape, jnp.int32, sharding=rows)
 
     def timed(self, options: Mapping[str, str | bool]) -> TimedPrefill:
         """The prefill in the form that a timing runs, compiled with ``options``."""
@@ -49,7 +50,7 @@ class PrefillStep:
 
 @dataclass(frozen=True)
 class TimedPrefill:
-    """A prefill that takes its own result again: ``jitted`` is (state, prompts) -> (state, logits)."""
+    """A prefill that takes its own result again: ``jitted`` is (state, prompts) -> (state, padding)."""
 
     rollout: SampleStep
     run: Any
@@ -67,8 +68,8 @@ class TimedPrefill:
     def jitted(self, state: tuple[nnx.State, Cache], prompts_BT: Int[Array, "B P"]) -> tuple[tuple[nnx.State, Cache], Array]:
         """Prefill once; the given cache is overwritten."""
         params, cache = state
-        cache, logits_BV = self.run(params, cache, prompts_BT)
-        return (params, cache), logits_BV
+        cache = self.run(params, cache, prompts_BT)
+        return (params, cache), cache.padding_B
 
 
 def build_step(spec: SampleSpec, mesh: Mesh) -> PrefillStep:

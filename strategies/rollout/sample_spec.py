@@ -7,10 +7,12 @@ from functools import cached_property
 
 import jax.numpy as jnp
 
+from lcplan.spec.layers import LayerKind
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import SampleWorkload
 from lcplan.strategy import Mesh, Sampling, Strategy
-from strategies.inputs.step_spec import KernelName, StepSpec, dtype_of
+from strategies.inputs.step_spec import KernelName, Platform, StepSpec, dtype_of
+from strategies.model.layer_loops import loops
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class SampleSpec:
     workload: SampleWorkload
     strategy: Strategy
     kernel: KernelName
+    platform: Platform = "cpu"
+    """The compiler's platform, which ``build_step`` reads from the mesh."""
 
     @property
     def sampling(self) -> Sampling:
@@ -44,19 +48,35 @@ class SampleSpec:
         """The StepSpec of prefill on ``mesh``: its sequence is the prompt."""
         work = self.workload
         strategy = self.strategy.model_copy(update={"mesh": mesh, "microbatches": 1, "sampling": None})
-        return StepSpec(self.model, work.train_view(work.prompt), strategy, self.kernel)
+        return StepSpec(self.model, work.train_view(work.prompt), strategy, self.kernel, self.platform)
 
     @property
-    def cache_shape(self) -> tuple[int, int, int, int, int, int]:
-        """L 2 B K S H over all devices; where tensor exceeds K each rank has its own copy of one head."""
-        model, work = self.model, self.workload
-        heads = max(model.kv_heads, self.sampling.mesh.tensor)
-        return model.layers, 2, work.batch, heads, work.seq_len, model.head_dim
+    def stack_shapes(self) -> tuple[tuple[int, int, int, int, int], ...]:
+        """L B K S H over all devices, of each stack in the order of ``layer_stacks``.
+
+        Where tensor exceeds K each rank has its own copy of one head.
+        """
+        heads, batch = max(self.model.kv_heads, self.sampling.mesh.tensor), self.workload.batch
+        return tuple(
+            (loop.repeats, batch, heads, self.slots(kind), self.model.head_dim)
+            for loop in loops(self.stored)
+            for kind in loop.period
+        )
+
+    def slots(self, kind: LayerKind) -> int:
+        """Slots of a layer's cache: its window, or prompt and generated tokens where these are fewer."""
+        return min(kind.window or self.workload.seq_len, self.workload.seq_len)
 
     @property
     def cache_dtype(self) -> jnp.dtype:
         """The dtype of keys and values in the cache."""
         return dtype_of(self.workload.kv_dtype)
+
+    @property
+    def steps(self) -> range:
+        """Slots of the tokens that decode steps take: the prompts' last, and all new ones but the last."""
+        work = self.workload
+        return range(work.prompt - 1, work.seq_len - 1)
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils, multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -78,10 +77,10 @@ def prompts(rollout, number, rows):
     return jax.make_array_from_callback(chosen.shape, NamedSharding(rollout.mesh, ROWS), lambda part: chosen[part])
 
 
-def sample(rollout, params, cache, tokens):
-    """The cache, to be used again, and GENERATE new tokens of each sequence."""
-    cache, logits = rollout.prefill(params, cache, tokens)
-    return rollout.generate(params, cache, jnp.argmax(logits, axis=-1).astype(jnp.int32))
+def sample(rollout, params, cache, tokens, key):
+    """The cache, to be used again, and GENERATE new tokens of each sequence with their log-probabilities."""
+    cache = rollout.prefill(params, cache, tokens)
+    return rollout.generate(params, cache, tokens[:, -1], key=key)
 
 
 def main():
@@ -89,6 +88,7 @@ def main():
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--prompts", metavar="FILE", help="a .npy of token ids, one prompt per row")
     parser.add_argument("--out", metavar="FILE", help="write prompts and generated tokens to this .npy")
+    parser.add_argument("--seed", type=int, default=0, help="of the tokens that are drawn")
     arguments = parser.parse_args()
     rows = rows_of(arguments.prompts)
     if PROCESSES > 1:
@@ -97,7 +97,8 @@ def main():
     params, cache = parameters(rollout)
     for number in range(arguments.batches):
         start, tokens = time.perf_counter(), prompts(rollout, number, rows)
-        cache, generated = sample(rollout, params, cache, tokens)
+        key = jax.random.fold_in(jax.random.key(arguments.seed), number)
+        cache, generated, _ = sample(rollout, params, cache, tokens, key)
         found = multihost_utils.process_allgather((tokens, generated), tiled=True)
         seconds = time.perf_counter() - start
         rate = BATCH * GENERATE / seconds

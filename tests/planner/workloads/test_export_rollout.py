@@ -6,7 +6,21 @@ import sys
 import numpy as np
 
 ROLLOUT = ["--workload", "sample", "--stages", "modelled", "--survivors", "1", "--out", "run"]
-SAMPLE = [*ROLLOUT, "--model", "qwen3-tiny", "--prompt", "16", "--generate", "8", "--batch", "8", "--hw", "cpu-host"]
+SAMPLE = [
+    *ROLLOUT,
+    "--model",
+    "qwen3-tiny",
+    "--prompt",
+    "16",
+    "--generate",
+    "8",
+    "--batch",
+    "8",
+    "--hw",
+    "cpu-host",
+    "--temperature",
+    "0",
+]
 H100 = [*ROLLOUT, "--model", "qwen3-1.7b", "--prompt", "256", "--generate", "1024", "--batch", "512", "--hw", "dgx-h100"]
 
 
