@@ -198,7 +198,7 @@ def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> Atte
         precision=job.workload.precision,
         shortest_chunk=shortest_chunk(job.workload.seq_len, job.strategy.mesh.context),
         capability=None if gpu is None else gpu.compute_capability,
-        amd=job.hardware.vendor == "amd",
+        fused=job.hardware.fused_attention,
     )
     return "blockwise" if kernel == "cudnn" and "cudnn" not in toolchain.kernels else kernel
 

@@ -57,6 +57,11 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
             f"jax has no fused attention for AMD GPUs: {kernel} JAX attention runs instead; a trainer with a kernel for them "
             "(Transformer Engine's, as MaxText and Megatron use it on ROCm) is faster",
         )
+    if not request.hardware.fused_attention:
+        return (
+            f"jax has no fused attention for {request.hardware.device.name}: {kernel} JAX attention runs instead, in several "
+            "times the time",
+        )
     tpu = request.hardware.kind == "tpu"
     takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
     heads = f"head_dim={model.head_dim} is not one that"
