@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeVar, get_args
 
 import click
@@ -30,6 +31,20 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Tokens as an integer."""
         return value if isinstance(value, int) else parse_tokens(value, self.option)
+
+
+class Price(click.FloatRange):
+    """Dollars: finite and not negative."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Dollars as a float."""
+        found = float(super().convert(value, param, ctx))
+        if not isfinite(found):
+            self.fail(f"{found} is no price; give a finite number of dollars, such as 2.5", param, ctx)
+        return found
+
+
+PRICE = Price(min=0)
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on

@@ -15,6 +15,8 @@ from planner.request.knob_fields import with_knobs
 
 Interval = tuple[int, int]
 LARGEST_AXIS = 2**20
+LONGEST_RANGE = 20
+"""Characters of a size or a range of sizes."""
 """The largest size of an axis that a mesh takes."""
 
 
@@ -128,7 +130,7 @@ def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
         interval = _interval(size.strip())
         if interval is None:
             problems.append(
-                f"{option} {axis}={size!r}: not a whole number above zero, nor a range like 8..32; at most {LARGEST_AXIS}"
+                f"{option} {axis}={size[:40]!r}: not a whole number above zero, nor a range like 8..32; at most {LARGEST_AXIS}"
             )
         else:
             values[axis].append(interval)
@@ -139,7 +141,7 @@ def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
 
 def _interval(text: str) -> Interval | None:
     low, dots, high = text.partition("..")
-    if not low.isdecimal() or (dots and not high.isdecimal()):
+    if not low.isdecimal() or (dots and not high.isdecimal()) or len(text) > LONGEST_RANGE:
         return None
     first, last = int(low), int(high) if dots else int(low)
     return (first, last) if 0 < first <= last <= LARGEST_AXIS else None
