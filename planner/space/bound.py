@@ -23,7 +23,7 @@ MOST_POINTS = 2**21
 def cannot_win(request: SearchRequest, setting: Setting, meshes: Ints, *, knobs: Knobs, rules: tuple[Rule, ...]) -> Rule | None:
     """Return the rule that rejects meshes on too few devices to win; None where the request asks for them or all are few.
 
-    A strategy on the most devices that fits gives a step. On fewer devices the model's FLOPs alone may take longer.
+    A strategy on the most devices that fits gives a step. On fewer devices the model's FLOPs at the fastest kernel's rate may take longer.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _rule(step_s: float, most: int) -> Rule:
     def say(setting: Setting, strategy: Strategy) -> str:
         bound = format_seconds(least_step_seconds(setting, strategy.devices))
         return (
-            f"on {strategy.devices} devices the model's FLOPs alone take {bound}, and a strategy on up to {most} takes "
+            f"on {strategy.devices} devices the model's FLOPs take {bound} or more, and a strategy on up to {most} takes "
             f"{format_seconds(step_s)} in all; ask for fewer devices with --devices or --hw"
         )
 

@@ -17,7 +17,7 @@ SHARE = 2
 def fastest_that_fits(ask: Ask) -> Candidate | None:
     """The strategy that a search of the request ranks first by the cost model; None if nothing fits.
 
-    Device counts are priced from the most downwards. The search stops at counts on which the model's FLOPs alone take longer
+    Device counts are priced from the most downwards. The search stops at counts on which the model's FLOPs take longer
     than the best step so far, whatever the strategy.
     """
     request, workload, setting = ask.request, planned(ask.request), setting_of(ask.request)

@@ -129,6 +129,6 @@ def test_a_large_space_counts_device_counts_that_cannot_win(ask, monkeypatch):
     first, second = next(bounded.survivors()), next(whole.survivors())
     assert (first.strategy, first.estimate) == (second.strategy, second.estimate)
     message = bounded.rejected.example(bounded.setting, "few-devices")
-    assert "devices the model's FLOPs alone take" in message
+    assert "devices the model's FLOPs take" in message
     fewer = analyse(request.model_copy(update={"objective": "tokens_per_s_per_device"}), BACKENDS)
     assert "few-devices" not in fewer.rejected.counts
