@@ -17,6 +17,8 @@ from typing import Any
 from planner.measure.hlo.executable import read_executable
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options, temporaries
+from planner.measure.rocm.differences import differences
+from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 from planner.measure.workers import gang
 from planner.measure.workers.executables import kept_in
@@ -106,8 +108,11 @@ def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
     compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
     mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
-    facts = read_executable(compiled.as_text(), mesh=mesh, kind=job.target.kind)
-    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts.model_dump(mode="json")}
+    text = compiled.as_text()
+    facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
+    if job.target.platform == "rocm":
+        facts["warnings"] += differences(text, replaced=open_plugin())
+    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts}
 
 
 def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
