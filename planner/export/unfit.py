@@ -12,7 +12,7 @@ from planner.trainers.common.programs import priced_as
 
 
 def why_unfit(plan: Plan, export: Export) -> str | None:
-    """Say how far the job as run is over the budget, and what fits; None: it fits."""
+    """Return how far the job as run is over the budget, and the fastest plan that fits; None where it fits."""
     cost, name = export.cost, export.translation.trainer.name
     if cost.fits:
         return None
@@ -27,7 +27,7 @@ def why_unfit(plan: Plan, export: Export) -> str | None:
 
 
 def nearest_fit(plan: Plan, export: Export) -> Change | None:
-    """Find the fastest strategy that the trainer runs within the budget, on as many devices; None: there is none."""
+    """Find the fastest strategy that the trainer runs within the budget, on as many devices; None if nothing fits."""
     if not isinstance(plan.request.workload, Workload):
         return None
     request, target = request_of(plan), export.translation.trainer
