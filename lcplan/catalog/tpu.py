@@ -113,8 +113,8 @@ def slice_of(family: TpuFamily, number: int, *, slices: int = 1) -> HardwareSpec
     options = dict(family.topology_options)
     if slices > 1 and family.network_link is None:
         raise BadInputError(
-            f"hardware '{family.name}-{number}x{slices}': slices of {family.name} cannot be joined over the data-center network; "
-            f"use a larger slice, up to {family.name}-{max(family.slices)}"
+            f"hardware '{family.name}-{number}x{slices}': slices of {family.name} cannot be joined over the data-center "
+            f"network; use a larger slice, up to {family.name}-{max(family.slices)}"
         )
     if slices > 1:
         options["num_slices"] = slices
