@@ -95,7 +95,11 @@ class _Given(WorkloadOptions):
                 "budget_bytes": self.budget or hardware.usable_bytes,
                 "objective": self.objective,
                 "devices": self.devices,
-                "filters": Filters(mesh=parse_mesh(self.mesh) if self.mesh else {}, **knobs),
+                "filters": Filters(
+                    mesh=parse_mesh(self.mesh) if self.mesh else {},
+                    rollout_mesh=parse_mesh(self.rollout_mesh, "rollout_mesh") if self.rollout_mesh else {},
+                    **knobs,
+                ),
             }
         )
 

@@ -11,7 +11,7 @@ import click
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
-from lcplan.spec.rollout_workloads import WorkloadKind
+from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Dtype, Knob
 from planner.cli.hardware_words import noted
 
@@ -143,6 +143,22 @@ _WORKLOAD = [
         help="sample, rl: divides the logits before tokens are drawn; 0 takes the most likely. [default: 1]",
     ),
     click.option("--no-donate", is_flag=True, help="sample, rl: a decode step makes another cache."),
+    click.option(
+        "--old-log-probs",
+        type=click.Choice(get_args(OldLogProbs)),
+        help="rl: those of the rollout, or recomputed by a forward pass. [default: rollout]",
+    ),
+    click.option(
+        "--kl-coefficient",
+        type=click.FloatRange(min=0, max=100),
+        metavar="WEIGHT",
+        help="rl: weight of the KL divergence to a reference model. [default: 0, no reference model]",
+    ),
+    click.option(
+        "--rollout-mesh",
+        metavar="AXIS=SIZES,..",
+        help="rl: axis sizes of the rollout, over the same devices. [default: every mesh; in estimate the shards of --mesh]",
+    ),
 ]
 
 mesh_option = click.option(
