@@ -11,7 +11,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import WorkloadKind
-from lcplan.strategy import AXES, KNOBS, Dtype, Knob
+from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -119,7 +119,7 @@ _WORKLOAD = [
     click.option("--prompt", type=Tokens("--prompt"), metavar="TOKENS", help="sample, rl: prompt of each sequence."),
     click.option("--generate", type=Tokens("--generate"), metavar="TOKENS", help="sample, rl: tokens after it."),
     click.option("--batch", type=click.IntRange(min=1), metavar="SEQS", help="sample, rl: sequences of a rollout."),
-    click.option("--kv-dtype", type=click.Choice(get_args(Dtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
+    click.option("--kv-dtype", type=click.Choice(get_args(KvDtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
     click.option(
         "--temperature",
         type=click.FloatRange(0, 100),

@@ -63,14 +63,15 @@ def test_total_within_five_per_cent_of_the_compiler(hardware, strategy, compiled
 def test_mean_read_positions_is_the_mean_over_steps():
     for prompt, generate in ((256, 1024), (1, 1), (100, 37), (4095, 2)):
         last = prompt + generate
-        read = [min(1 << position.bit_length(), last) for position in range(prompt, last)]
+        first = min(1 << prompt.bit_length(), last)
+        read = [max(first, min(1 << slot.bit_length(), last)) for slot in range(prompt - 1, last - 1)]
         assert mean_read_positions(prompt, generate) == pytest.approx(np.mean(read))
 
 
 def test_lengths_save_time_and_no_memory():
     whole, lengths = (priced(rollout("replicated", cache, data=16)) for cache in ("whole", "power-of-two"))
     assert lengths["memory_bytes"] == whole["memory_bytes"]
-    assert lengths["time_s"]["kv_cache"] == pytest.approx(whole["time_s"]["kv_cache"] * 960 / 1280)
+    assert lengths["time_s"]["kv_cache"] == pytest.approx(whole["time_s"]["kv_cache"] * 959.25 / 1280)
 
 
 def test_decode_reads_weights_once_whatever_the_batch_until_products_take_longer():
@@ -92,7 +93,7 @@ def test_without_donation_there_are_two_caches_and_a_copy():
     kept, copied = (priced(rollout("replicated", data=16), donate=donate) for donate in (True, False))
     extra = copied["memory_bytes"]["total"] - kept["memory_bytes"]["total"]
     assert extra == kept["memory_bytes"]["kv_cache"]
-    assert copied["time_s"]["kv_cache"] == pytest.approx(kept["time_s"]["kv_cache"] * 5 / 3)
+    assert copied["time_s"]["kv_cache"] == pytest.approx(kept["time_s"]["kv_cache"] * 3)
 
 
 def test_parts_add_up_and_many_rows_are_priced_as_one():
