@@ -33,7 +33,8 @@ class EstimateTable:
 
     ``memory_bytes`` and ``time_s`` are by part (``cost_models.parts``) and add up to ``total_bytes`` and ``step_s``;
     ``host_bytes`` is the size of offloaded tensors. ``tflop_per_s_per_device`` counts model FLOPs; ``phase`` is a code into
-    ``cost_models.memory.parts.PHASES``.
+    ``cost_models.memory.parts.PHASES``. ``segment`` is the devices used of each domain, ``idle_devices`` the further devices of
+    these domains, which no other job can use.
 
     Source: the cost models of this package, which give their sources.
     """
@@ -51,6 +52,8 @@ class EstimateTable:
     hardware_tflop_per_s_per_device: Floats
     mfu_ratio: Floats
     fits: Bools
+    segment: Floats
+    idle_devices: Floats
     basis: dict[str, str]
 
     def __len__(self) -> int:
@@ -107,6 +110,10 @@ class EstimateTable:
             "memory_phase": self.phase_name(i),
             "allowance_bytes": round(float(self.allowance_bytes[i])),
             "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
+            "placement": {
+                "devices_of_each_domain": round(float(self.segment[i])),
+                "idle_devices": round(float(self.idle_devices[i])),
+            },
             "basis": self.basis,
         }
 
@@ -177,6 +184,8 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
         hardware_tflop_per_s_per_device=hardware_flop(layout) * scale,
         mfu_ratio=model_tflop_per_s * 1e12 / rates.bound_flop_per_s(setting.hardware.device.peak_flop_per_s.value),
         fits=total + allowance <= setting.budget_bytes,
+        segment=layout.segment,
+        idle_devices=layout.idle_devices,
         basis=rates.basis,
     )
 
@@ -230,8 +239,8 @@ def memory_model(layout: Layout) -> StepMemory | TorchMemory:
 def allowance_bytes(layout: Layout) -> Floats:
     """Return the memory that runtime and communicators take in addition to the executable.
 
-    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, and the
-    further communicators of a trainer's ring.
+    ``runtime + groups * communicator``: one communicator for each mesh axis above one, one for fsdp with context, two for
+    folded experts (their ranks and their replicas), and the further communicators of a trainer's ring.
 
     Parameters
     ----------
@@ -250,6 +259,7 @@ def allowance_bytes(layout: Layout) -> Floats:
     allowance = layout.setting.hardware.allowance
     kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
+    groups = groups + 2.0 * layout.folds
     more = layout.setting.program.ring_communicators - 1
     groups = groups + more * layout.rings * layout.joins(("context",)) if more else groups
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.inputs.collective_term import Subgroup
-from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import ORDERS
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AxisName
@@ -18,7 +18,8 @@ from lcplan.strategy import AxisName
 class Span:
     """Groups of one or more mesh axes on the machine; columns of shape ``[n]``.
 
-    A group has ``members`` devices [count], ``stride`` device ids apart [count], and ``inner`` of them share a domain [count].
+    A group has ``members`` devices [count], ``stride`` device ids apart [count]. It spans ``crosses`` domains [count], and at
+    least ``inner`` of its members share each [count]. ``on_rail``: they have the same places in each domain.
 
     Source: ``jax.make_mesh`` over devices in order of their ids.
     """
@@ -26,6 +27,8 @@ class Span:
     members: Floats
     stride: Floats
     inner: Floats
+    crosses: Floats
+    on_rail: Bools
 
     @cached_property
     def others(self) -> Floats:
@@ -37,23 +40,20 @@ class Span:
         """1 where a group spans more than one domain, else 0 [count]."""
         return (self.crosses > 1).astype(np.float64)
 
-    @cached_property
-    def crosses(self) -> Floats:
-        """Domains that a group spans: ``ceil(n / inner)`` [count]."""
-        return np.asarray(np.ceil(self.members / self.inner))
-
 
 def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span:
-    """Return the span of a subgroup of context ranks: neighbours that exchange heads, or one rank of each such group.
+    """Return the span of a subgroup: context ranks that exchange heads or one of each such group, or the ranks of experts.
+
+    Folded expert ranks are neighbours outside the tensor ranks that split an expert, whatever axes they are of.
 
     Parameters
     ----------
     layout : Layout
         Candidates.
     span : Span
-        Groups of the whole context axis.
+        Groups of all ranks of the axes.
     subgroup : str or None
-        ``neighbours``, ``groups``, or None for all ranks.
+        One of ``Subgroup``, or None for all ranks.
 
     Returns
     -------
@@ -62,10 +62,16 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
 
     Notes
     -----
-    Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups.
+    Source: docs/step.md, schemes: neighbouring ranks exchange heads, the ring goes over their groups. Folded ranks:
+    megatron-core, ``parallel_state.py`` (``RankGenerator``); torchtitan, ``parallel_dims.py`` (``full_sparse_mesh``).
     """
     if subgroup is None:
         return span
+    if subgroup == "experts":
+        return _placed(layout, layout.expert_ranks, np.where(layout.folds, layout.expert_tensor, span.stride))
+    if subgroup == "expert-replicas":
+        inside = layout.expert_tensor * layout.expert_ranks
+        return _placed(layout, layout.expert_replicas, np.where(layout.folds, inside, span.stride))
     if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
     return _placed(layout, layout.chunks, span.stride * layout.exchange)
@@ -74,8 +80,7 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     """Return the span of the groups of ``axes``: the innermost mesh axis is on neighbouring devices.
 
-    The stride is the product of the axes inside the innermost of ``axes``; a domain of S devices holds
-    ``max(1, min(members, S / stride))`` members.
+    The stride is the product of the axes inside the innermost of ``axes``. See ``_placed`` for the members of each domain.
 
     Parameters
     ----------
@@ -102,9 +107,18 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
 
 
 def _placed(layout: Layout, members: Floats, stride: Floats) -> Span:
-    domain = float(layout.setting.hardware.domain_size)
-    inner = np.minimum(np.maximum(np.floor(domain / stride), 1.0), members)
-    return Span(members, stride, inner)
+    """Return the span of groups of ``members`` devices, ``stride`` apart, in domains of which the job has S devices each.
+
+    A group extends over ``E = members * stride`` devices and starts at a multiple of E, hence at a multiple of
+    ``g = gcd(E, S)`` in its domain. The worst-placed group spans ``ceil((S - g + E) / S)`` domains, at most one per member, and
+    has ``g / stride`` members in the domain with the fewest. Where E divides S, or S divides E, this is every group.
+    """
+    segment = layout.segment
+    extent = members * stride
+    shared = np.gcd(extent.astype(np.int64), np.maximum(segment, 1.0).astype(np.int64)).astype(np.float64)
+    inner = np.minimum(np.maximum(np.floor(shared / stride), 1.0), members)
+    crosses = np.minimum(np.ceil((segment - shared + extent) / segment), members)
+    return Span(members, stride, inner, np.maximum(crosses, 1.0), on_rail=(shared == segment) & (segment % stride == 0))
 
 
 def _innermost(axes: tuple[AxisName, ...], order: tuple[AxisName, ...]) -> int:

@@ -173,7 +173,8 @@ class Network:
     def span(self, term: Term) -> Span:
         """Return the placement of the groups of ``term`` on the machine, in each row."""
         placed, spread = self._span((term.axes, term.subgroup)), self.places.spread
-        return Span(spread(placed.members), spread(placed.stride), spread(placed.inner))
+        on_rail = placed.on_rail if self.places.index is None else placed.on_rail[self.places.index]
+        return Span(spread(placed.members), spread(placed.stride), spread(placed.inner), spread(placed.crosses), on_rail)
 
     def _span(self, group: Group) -> Span:
         if group not in self._spans:

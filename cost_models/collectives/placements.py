@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cost_models.inputs.layout import Layout
 from lcplan.strategy import AXES
 
-PLACED_BY = (*AXES, "ulysses", "axis_order", "scheme")
+PLACED_BY = (*AXES, "ulysses", "axis_order", "scheme", "expert_fold", "expert_tensor", "segment")
 """Columns on which the placement of a group depends."""
 FEWEST_ROWS = 512
 """Smallest table for which the search for equal placements pays off."""

@@ -109,7 +109,8 @@ def _stream(layout: Layout) -> list[Term]:
     """Return the gathers of the residual stream before column-parallel products and the scatters after row-parallel ones.
 
     In collective matmuls each becomes ``t - 1`` hops of a piece; those of the embedding and of routed experts stay. A
-    feed-forward has half of the gathers, and two scatters: forward, and backward of its gather.
+    feed-forward has half of the gathers, and two scatters: forward, and backward of its gather. Tensor ranks that hold whole
+    experts route their own part of the stream, so that a feed-forward without shared experts has neither.
     """
     tensor: tuple[AxisName, ...] = ("tensor",)
     model = layout.setting.model
@@ -120,9 +121,10 @@ def _stream(layout: Layout) -> list[Term]:
     latent = layers if model.latent else 0.0
     embedding = 0.0 if layout.outside is None else layout.microbatches
     routed = 0.5 if model.routed else 0.0
+    apart = layout.whole_experts * (model.routed is not None and not model.routed.shared_d_ff)
     rings_in, rings_out = layout.ring_matmuls * (1 - routed) * inputs, layout.ring_matmuls * (4 * (1 - routed) + again)
-    gathers = on(tensor, (inputs - rings_in) * layers + embedding - 2.0 * latent, layout=layout)
-    scatters = on(tensor, (4 + again - rings_out) * layers + embedding - latent, layout=layout)
+    gathers = on(tensor, (inputs * (1 - 0.5 * apart) - rings_in) * layers + embedding - 2.0 * latent, layout=layout)
+    scatters = on(tensor, (4 - 2.0 * apart + again - rings_out) * layers + embedding - latent, layout=layout)
     hops = (rings_in + rings_out) * layers * (layout.tensor - 1)
     terms = [
         Term("all-gather", tensor, "stream", size, gathers, "exposed"),
@@ -241,12 +243,14 @@ def axis_label(strategy: Strategy, term: Term) -> str:
     Returns
     -------
     str
-        ``fsdp+context``; ``context/4`` where four neighbours of the axis are a group [no unit].
+        ``fsdp+context``; ``context/4`` where four neighbours of the axis are a group; ``experts`` for folded ranks [no unit].
 
     Notes
     -----
     Source: docs/step.md, table of collectives.
     """
+    if term.subgroup in ("experts", "expert-replicas") and strategy.expert_fold > 1:
+        return term.subgroup
     label = "+".join(axis for axis in AXES if axis in term.axes and getattr(strategy.mesh, axis) > 1)
     neighbours = term.subgroup == "neighbours" and 1 < strategy.ulysses < strategy.mesh.context
     return f"{label}/{strategy.ulysses}" if neighbours else label

@@ -28,8 +28,8 @@ no figure is published for the ranks of a trained model. ``moe_capacity_percent`
 class ExpertLayout:
     """Rows and sizes of a mixture of experts for each candidate; columns of shape ``[n]``.
 
-    Symbols: ``U`` tokens of a context rank, ``k`` active experts of a token, ``E`` experts, ``e`` ranks of the expert axis,
-    ``R`` rows of a rank's buffers, ``t`` tensor.
+    Symbols: ``U`` tokens that a rank routes, ``k`` active experts of a token, ``E`` experts, ``e`` ranks that share them,
+    ``R`` rows of a rank's buffers, ``t`` ranks that split each expert.
 
     Source: docs/step.md, mixture of experts; strategies/moe.
     """
@@ -50,12 +50,12 @@ class ExpertLayout:
     @cached_property
     def own(self) -> Floats:
         """Experts of one rank: ``E / e`` [count]."""
-        return self.experts.count / self.layout.expert
+        return self.experts.count / self.layout.expert_ranks
 
     @cached_property
     def assigned(self) -> Floats:
         """Rows that a rank sends, which equal the rows that it receives under a balanced load: ``U k`` [rows]."""
-        return self.layout.tokens * self.experts.active
+        return self.layout.routed_tokens * self.experts.active
 
     @cached_property
     def _percent(self) -> Floats:
@@ -67,22 +67,22 @@ class ExpertLayout:
         return self.layout.once("received rows", self._rows_received)
 
     def _rows_received(self) -> Floats:
-        worst = self.layout.expert * self.layout.tokens * np.minimum(self.experts.active, self.own)
+        worst = self.layout.expert_ranks * self.layout.routed_tokens * np.minimum(self.experts.active, self.own)
         asked = np.minimum(worst, np.ceil(self.assigned * self._percent / 100.0))
         capacity = np.where(self._percent > 0, asked, worst)
-        return np.where(self.layout.expert > 1, capacity, self.assigned)
+        return np.where(self.layout.expert_ranks > 1, capacity, self.assigned)
 
     @cached_property
     def pair_rows(self) -> Floats:
         """Rows for each pair of ranks in an all-to-all with equal shares [rows]."""
-        worst = self.layout.tokens * np.minimum(self.experts.active, self.own)
-        return np.minimum(worst, np.ceil(self._received / self.layout.expert))
+        worst = self.layout.routed_tokens * np.minimum(self.experts.active, self.own)
+        return np.minimum(worst, np.ceil(self._received / self.layout.expert_ranks))
 
     @cached_property
     def expert_rows(self) -> Floats:
         """Rows that one rank sends to one expert under dispatch ``capacity`` [rows]."""
         asked = np.ceil(self.assigned * self._percent / (100.0 * self.experts.count))
-        return np.where(self._percent > 0, np.minimum(self.layout.tokens, asked), self.layout.tokens)
+        return np.where(self._percent > 0, np.minimum(self.layout.routed_tokens, asked), self.layout.routed_tokens)
 
     @property
     def ragged(self) -> bool:
@@ -103,7 +103,7 @@ class ExpertLayout:
         dropless = (
             self._received
             if self.ragged
-            else np.where(self.layout.expert > 1, self.layout.expert * self.pair_rows, self.assigned)
+            else np.where(self.layout.expert_ranks > 1, self.layout.expert_ranks * self.pair_rows, self.assigned)
         )
         other = np.where(self.dispatches("capacity"), self.experts.count * self.expert_rows, self._received)
         return np.where(self.dispatches("dropless"), dropless, other)
@@ -117,7 +117,7 @@ class ExpertLayout:
     @cached_property
     def busiest(self) -> Floats:
         """Rows that the busiest rank multiplies; dispatch ``capacity`` multiplies the whole buffer, even empty rows [rows]."""
-        spread = np.where(self.layout.expert > 1, IMBALANCE, 1.0) * self.assigned
+        spread = np.where(self.layout.expert_ranks > 1, IMBALANCE, 1.0) * self.assigned
         return np.where(self.dispatches("capacity"), self.capacity, np.minimum(spread, self.capacity))
 
     @cached_property
@@ -133,12 +133,12 @@ class ExpertLayout:
     def matrices(self) -> Floats:
         """Elements of one rank's experts in one layer, gathered over fsdp and context: ``3 D F E / (e t)`` [elements]."""
         model = self.layout.setting.model
-        return self.own * model.expert_matrix_parameters / self.layout.tensor
+        return self.own * model.expert_matrix_parameters / self.layout.expert_tensor
 
     @cached_property
     def width(self) -> Floats:
         """Features of an expert on one device: ``F / t`` [features]."""
-        return self.experts.d_ff / self.layout.tensor
+        return self.experts.d_ff / self.layout.expert_tensor
 
     @property
     def router(self) -> float:

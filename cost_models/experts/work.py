@@ -43,7 +43,8 @@ def expert_product_seconds(layout: Layout, rates: Rates, *, products: Floats | f
     -----
     Source: docs/step.md; strategies/moe/products.py for the block loop.
     """
-    part, width = ExpertLayout(layout), layout.setting.model.d_model * layout.ff_width
+    part = ExpertLayout(layout)
+    width = layout.setting.model.d_model * part.width
     traffic = layout.activation_bytes * products * part.own * width
     blocks = np.where(part.dispatches("capacity") | (not part.blocks), part.own, part.multiplied / BLOCK_ROWS)
     traffic = traffic + sums * 2.0 * layout.reduce_bytes * blocks * width

@@ -12,10 +12,12 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-Subgroup = Literal["neighbours", "groups"]
-"""Ranks of the context axis that take part.
+Subgroup = Literal["neighbours", "groups", "experts", "expert-replicas"]
+"""Ranks that take part, where these are not all ranks of the axes.
 
-``neighbours``: the ranks of one exchange of heads. ``groups``: one rank of each such group, or all ranks without an exchange.
+``neighbours``: the context ranks of one exchange of heads. ``groups``: one context rank of each such group, or all ranks
+without an exchange. ``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that
+share the state of one expert's matrices.
 """
 
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cost_models.inputs.kept_tensors import KeptTensors
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import DTYPES, StrategyTable
+from lcplan.spec.segments import segment_of
 from lcplan.strategy import AXES, AxisName, SchemeFacts
 
 Floats = NDArray[np.float64]
@@ -87,6 +88,37 @@ class Layout:
         """Size of the expert axis: ``e`` [count]."""
         return self._size("expert")
 
+    @cached_property
+    def expert_ranks(self) -> Floats:
+        """Ranks that share a layer's experts, on the expert axis or folded over other axes: ``e`` [count]."""
+        return self.expert * self.table.expert_fold
+
+    @cached_property
+    def folds(self) -> Bools:
+        """Rows whose expert ranks are folded over tensor, context and fsdp ranks."""
+        return self.table.expert_fold > 1
+
+    @cached_property
+    def whole_experts(self) -> Bools:
+        """Rows whose tensor ranks hold whole experts, and route their own part of the tokens."""
+        return self.folds & (self.table.expert_tensor > 0) & (self.table.tensor > 1)
+
+    @cached_property
+    def expert_tensor(self) -> Floats:
+        """Tensor ranks that split each expert: ``t``, or 1 where they hold whole experts [count]."""
+        return np.where(self.whole_experts, 1.0, self.tensor)
+
+    @cached_property
+    def expert_replicas(self) -> Floats:
+        """Ranks that share the state of one expert's matrices: ``f c``, with folded experts ``f c t / (e t_e)`` [count]."""
+        inside = self.members(tuple(axis for axis in self.weight_axes if axis != "expert"))
+        return inside * self.tensor / (self.expert_tensor * self.table.expert_fold)
+
+    @cached_property
+    def routed_tokens(self) -> Floats:
+        """Tokens of a microbatch that a rank routes: those of its context rank, or its own part of them [tokens]."""
+        return self.tokens * self.expert_tensor / self.tensor
+
     def _size(self, axis: AxisName) -> Floats:
         """Size of one axis."""
         return self.once(f"size of {axis}", lambda: getattr(self.table, axis).astype(np.float64))
@@ -115,6 +147,22 @@ class Layout:
     def devices(self) -> Floats:
         """Devices of the mesh [count]."""
         return self.members(AXES)
+
+    @cached_property
+    def segment(self) -> Floats:
+        """Devices that the job uses of each domain [count]: the knob's, or all that whole hosts allow."""
+        hardware, stated = self.setting.hardware, self.table.segment.astype(np.float64)
+        if hardware.domains == 1:
+            return np.where(stated > 0, stated, np.minimum(self.devices, float(hardware.domain_size)))
+        counts, row = np.unique(self.table.devices, return_inverse=True)
+        largest = np.array([segment_of(hardware, int(count)) for count in counts], dtype=np.float64)
+        return np.where(stated > 0, stated, largest[row.ravel()])
+
+    @cached_property
+    def idle_devices(self) -> Floats:
+        """Devices of the job's domains that it leaves idle and no other job of several domains can use [count]."""
+        domains = np.ceil(self.devices / self.segment)
+        return np.where(domains > 1, domains * self.setting.hardware.domain_size - self.devices, 0.0)
 
     @cached_property
     def weight_shards(self) -> Floats:

@@ -55,11 +55,10 @@ def _with_columns(cls: type[Made]) -> type[Made]:
 
 
 def default_columns(rows: int) -> dict[str, NDArray[np.integer]]:
-    """Return a column for every knob at its default, shape ``[rows]``, for knobs that nobody chose."""
+    """Return a column for every knob at its default, shape ``[rows]``, for knobs that nobody chose; read-only."""
     plain = Strategy(mesh=Mesh())
-    columns: dict[str, NDArray[np.integer]] = {name: np.full(rows, getattr(plain, name), dtype=np.int64) for name in SIZES}
-    codes = {name: np.full(rows, known.index(getattr(plain, name)), dtype=np.int8) for name, known in CODES.items()}
-    return columns | codes
+    columns: dict[str, NDArray[np.integer]] = {name: np.broadcast_to(np.int64(getattr(plain, name)), rows) for name in SIZES}
+    return columns | {name: np.broadcast_to(np.int8(known.index(getattr(plain, name))), rows) for name, known in CODES.items()}
 
 
 @_with_columns

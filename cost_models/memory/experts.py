@@ -38,7 +38,7 @@ class ExpertBackward(LayerBackward):
     @cached_property
     def wide(self) -> Floats:
         """A tensor of the experts' width: ``a R F / t`` [bytes per device]."""
-        return self.layout.held_bytes * self.part.rows * self.layout.ff_width
+        return self.layout.held_bytes * self.part.rows * self.part.width
 
     @cached_property
     def received(self) -> Floats:

@@ -71,8 +71,9 @@ def _fed(layout: Layout) -> dict[str, Floats]:
     if layout.setting.model.routed is None:
         wide = layout.activation_bytes * layout.tokens * layout.ff_width
         return {"gate": wide, "up": wide, "dispatched": np.zeros_like(wide)}
-    row = layout.activation_bytes * ExpertLayout(layout).rows
-    wide = row * layout.ff_width + layout.activation_bytes * layout.tokens * layout.shared_width
+    part = ExpertLayout(layout)
+    row = layout.activation_bytes * part.rows
+    wide = row * part.width + layout.activation_bytes * layout.tokens * layout.shared_width
     return {"gate": wide, "up": wide, "dispatched": row * layout.setting.model.d_model}
 
 

@@ -79,6 +79,8 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
         hardware_tflop_per_s_per_device=rate,
         mfu_ratio=rate * 1e12 / rates.bound_flop_per_s(setting.hardware.device.peak_flop_per_s.value),
         fits=total + allowance <= setting.budget_bytes,
+        segment=rollout.layout.segment,
+        idle_devices=rollout.layout.idle_devices,
         basis=rates.basis,
         extra={
             "decode_step_s": (seconds - times["prefill"]) / work.generate,

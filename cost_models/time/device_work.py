@@ -122,8 +122,8 @@ class StepWork:
 
     @property
     def _router(self) -> Floats:
-        """Elements of the router in the count of ``_gemm``: every tensor rank multiplies all of them."""
-        return self.layout.setting.model.router_parameters * self.layout.tensor
+        """Elements of the router in the count of ``_gemm``: every rank multiplies all of them with its tokens."""
+        return self.layout.setting.model.router_parameters * self.layout.expert_tensor
 
     def _expert_products(self, products: Floats | float, *, sums: float = 0.0) -> Floats:
         return expert_product_seconds(self.layout, self.rates, products=products, sums=sums) * self._share
@@ -148,8 +148,9 @@ class StepWork:
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
         stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
         stream = stream_passes * tokens * layout.setting.model.d_model
-        fed = layout.tokens if layout.setting.model.routed is None else ExpertLayout(layout).busiest
-        wide = fed * layout.ff_width + layout.tokens * layout.shared_width
+        part = None if layout.setting.model.routed is None else ExpertLayout(layout)
+        fed = layout.tokens * layout.ff_width if part is None else part.busiest * part.width
+        wide = fed + layout.tokens * layout.shared_width
         widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED

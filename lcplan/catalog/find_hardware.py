@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lcplan.catalog.named_hardware import find_named, named
 from lcplan.catalog.path_like import is_path
+from lcplan.catalog.spoken import spoken
 from lcplan.spec.hardware import HardwareSpec
 
 
@@ -23,4 +24,22 @@ def hardware(text: str) -> HardwareSpec:
         from lcplan.catalog.user_specs import read_hardware
 
         return read_hardware(Path(text))
-    return found or named(text)
+    if found is not None:
+        return found
+    words = spoken(text)
+    return words.spec if words else named(text)
+
+
+def read_as(text: str) -> str:
+    """How words other than a catalogue name, an accelerator type or a file were understood; empty for those.
+
+    Raises
+    ------
+    BadInputError
+        As ``hardware``.
+    """
+    text = text.strip()
+    if find_named(text) is not None or is_path(text):
+        return ""
+    words = spoken(text)
+    return words.note if words else ""

@@ -1,27 +1,18 @@
-"""Hardware by name: a catalogue name (with ``xN`` behind it), a TPU accelerator type, or ``cpu-host``."""
+"""Hardware by name: a catalogue name (with ``xN`` and ``:SEGMENT`` behind it), a TPU accelerator type, or ``cpu-host``."""
 
 from __future__ import annotations
 
 import re
 
 from lcplan.catalog import folder, tpu
+from lcplan.catalog.gpu_names import GPUS, SYSTEMS
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 
-ALIASES = {
-    "a100": "dgx-a100-80",
-    "a100-40": "dgx-a100-40",
-    "a100-80": "dgx-a100-80",
-    "b200": "dgx-b200",
-    "dgx-a100": "dgx-a100-80",
-    "gb200": "gb200-nvl72",
-    "gb300": "gb300-nvl72",
-    "h100": "dgx-h100",
-    "h200": "dgx-h200",
-}
 MOST_DOMAINS = 2**20
 _COUNTED = re.compile(r"(.+?)x([0-9]{1,7})")
+_SEGMENTED = re.compile(r"(.+):([0-9]{1,7})")
 
 
 def hardware_names() -> tuple[str, ...]:
@@ -31,31 +22,59 @@ def hardware_names() -> tuple[str, ...]:
 
 
 def named(text: str) -> HardwareSpec:
-    """The hardware of a catalogue name, with or without ``xN``, or of an accelerator type.
+    """The hardware of a catalogue name, with or without ``xN`` and ``:SEGMENT``, or of an accelerator type.
 
     Raises
     ------
     BadInputError
-        Unknown name, or no such slice.
+        Unknown name, no such slice, or a segment that its domains do not have.
     """
     found = find_named(text)
     if found is not None:
         return found
-    match = _COUNTED.fullmatch(text.lower())
+    match = _COUNTED.fullmatch(text.lower().partition(":")[0])
     raise BadInputError(
         f"unknown hardware {text!r:.80}{hint(match[1] if match else text, _examples())} "
-        "`lcplan catalog hardware` lists all; xN behind a name is N domains, and the path of a YAML spec works too"
+        "`lcplan catalog hardware` lists all; xN behind a name is N domains, :S after that is S devices of each, and the path "
+        "of a YAML spec works too"
     )
 
 
 def find_named(text: str) -> HardwareSpec | None:
     """The hardware of this name; None if there is no such name."""
     name = text.lower()
+    if segmented := _SEGMENTED.fullmatch(name):
+        spec = find_named(segmented[1])
+        return None if spec is None else with_segment(spec, int(segmented[2]))
     whole = _one(name, domains=1)
     match = _COUNTED.fullmatch(name)
     if whole or not match:
         return whole
     return _one(match[1], domains=_count(text, int(match[2])))
+
+
+def with_segment(spec: HardwareSpec, segment: int) -> HardwareSpec:
+    """The hardware of which a job uses ``segment`` devices of each domain: ``gb200-nvl72x16:64``.
+
+    Raises
+    ------
+    BadInputError
+        A segment that is not whole hosts of a domain, or a part of a TPU slice.
+    """
+    if spec.kind != "gpu" and segment != spec.domain_size:
+        raise BadInputError(
+            f"hardware '{spec.name}:{segment}': a job takes all {spec.domain_size} devices of a {spec.kind} domain; "
+            f"ask for {spec.name}, or for a smaller slice"
+        )
+    if not 0 < segment <= spec.domain_size or segment % spec.node_size:
+        nodes = spec.domain_size // spec.node_size
+        raise BadInputError(
+            f"hardware '{spec.name}:{segment}': a segment is whole hosts of {spec.node_size} devices of the {nodes} hosts of a "
+            f"domain; use a multiple of {spec.node_size} up to {spec.domain_size}"
+        )
+    if segment == spec.domain_size:
+        return spec
+    return spec.model_copy(update={"name": f"{spec.name}:{segment}", "segment": segment})
 
 
 def _count(text: str, count: int) -> int:
@@ -66,7 +85,6 @@ def _count(text: str, count: int) -> int:
 
 def _one(name: str, *, domains: int) -> HardwareSpec | None:
     """``domains`` of a catalogue name or accelerator type; None if there is no such name."""
-    name = ALIASES.get(name, name)
     if name in tpu.family_names():
         example = tpu.slice_names(name)[-1]
         raise BadInputError(f"hardware {name!r} needs a slice size behind it, for example {example!r}")
@@ -86,4 +104,4 @@ def _examples() -> list[str]:
     """Names to compare a misspelt one with; each TPU generation by its published slices."""
     families = tpu.family_names()
     plain = [name for name in folder.names("hardware") if name not in families]
-    return [*plain, *ALIASES, *(name for family in families for name in tpu.slice_names(family))]
+    return [*plain, *GPUS, *SYSTEMS, *(name for family in families for name in tpu.slice_names(family))]

@@ -114,6 +114,8 @@ class HardwareSpec(Frozen):
     """Devices joined by NVLink, by one ICI slice, or one host."""
     node_size: Annotated[int, Field(gt=0)]
     domains: Annotated[int, Field(gt=0)] = 1
+    segment: Annotated[int, Field(gt=0)] | None = None
+    """Devices of each domain that a job on several domains uses; None: whatever whole hosts and the mesh allow."""
     domain_link: Link
     """NVLink, ICI (all links of a chip together; see ``torus``) or the host's memory."""
     network_link: Link | None = None
@@ -137,6 +139,9 @@ class HardwareSpec(Frozen):
         problems = []
         if self.domain_size % self.node_size:
             problems.append(f"node_size={self.node_size} does not divide domain_size={self.domain_size}")
+        if self.segment is not None and (self.segment > self.domain_size or self.segment % self.node_size):
+            hosts = f"{self.node_size} devices up to domain_size={self.domain_size}"
+            problems.append(f"segment={self.segment} is not whole hosts of {hosts}")
         if self.domains > 1 and self.network_link is None:
             problems.append(f"domains={self.domains} need a network_link between them")
         if self.torus is not None and prod(self.torus) * self.devices_per_chip != self.domain_size:
@@ -170,8 +175,8 @@ class HardwareSpec(Frozen):
 
     @property
     def devices(self) -> int:
-        """All devices."""
-        return self.domain_size * self.domains
+        """All devices that a job can use."""
+        return (self.segment or self.domain_size) * self.domains
 
     @property
     def vendor(self) -> Vendor | None:

@@ -12,7 +12,10 @@ from lcplan.formats.units import format_tokens
 from lcplan.spec.workload_facts import WorkloadFacts
 
 DEFAULT_TOKENS_PER_STEP = 4 * 2**20
-"""Tokens per step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
+"""Fewest tokens per step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
+DEFAULT_TOKENS_PER_DEVICE = 16 * 2**10
+"""Tokens per step and device on more than 256 devices, where the request gives no global batch: as many as 4 Mi on 256, so that
+a larger cluster has more sequences to share, not fewer tokens per device."""
 
 
 class Workload(Frozen):

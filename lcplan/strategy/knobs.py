@@ -34,6 +34,7 @@ KvDtype = Literal["bf16", "fp32", "fp8"]
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 MoeDispatch = Literal["dropless", "capacity", "gather"]
+ExpertTensor = Literal["split", "whole"]
 ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
 CacheLayout = Literal["whole", "power-of-two"]
 
@@ -147,6 +148,16 @@ class StepKnobs(Frozen):
         ),
     ] = 0
     """Splash takes as many keys, blockwise twice as many; cuDNN chooses its own."""
+    segment: Annotated[
+        int,
+        Field(ge=0, le=2**20),
+        Knob(
+            help="Devices used of each domain (rack, node, slice) by a job on several; 0: all of them",
+            workloads=ALL,
+            follows="the segments that whole hosts and the mesh allow",
+            unit="devices",
+        ),
+    ] = 0
     axis_order: tuple[AxisName, ...] = AXIS_ORDERS[0]
     """The placement of the axes. It carries no record: the mesh and the hardware decide which placements differ."""
     sharding_mode: Annotated[
@@ -184,6 +195,28 @@ class StepKnobs(Frozen):
         ),
     ] = 200
     """Capacity of an expert rank; with ``capacity``, of each expert. Rows beyond it are dropped and counted."""
+
+    expert_fold: Annotated[
+        Size,
+        Knob(
+            help="Expert ranks among the tensor, context and fsdp ranks, from the innermost, in place of an expert axis",
+            needs_key=True,
+            workloads=("train",),
+            active_when="the model has experts",
+        ),
+    ] = 1
+    """Megatron and torchtitan fold them so. The cost model prices it; lcplan's own step has the expert axis."""
+    expert_tensor: Annotated[
+        ExpertTensor,
+        Knob(
+            help="Whether tensor ranks split each expert, or are expert ranks that hold whole experts",
+            needs_key=True,
+            workloads=("train",),
+            axis="tensor",
+            active=lambda strategy: strategy.expert_fold > 1,
+            active_when="expert_fold is above 1",
+        ),
+    ] = "split"
 
 
 class RolloutKnobs(Frozen):

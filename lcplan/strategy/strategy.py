@@ -37,6 +37,9 @@ class Strategy(StepKnobs):
         data: dict[str, Any] = dump(self)
         if self.sampling is None:
             data.pop("sampling", None)
+        if self.expert_fold == 1:
+            data.pop("expert_fold", None)
+            data.pop("expert_tensor", None)
         return data
 
     @property

@@ -43,19 +43,34 @@ class Candidate:
     """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
 
     @property
+    def idle_devices(self) -> int:
+        """Devices of its domains that the job leaves idle; 0 in estimates of earlier versions, which filled every domain."""
+        return int(self.estimate.get("placement", {}).get("idle_devices", 0))
+
+    @property
     def usable(self) -> bool:
         """Not known to fail: no compile or timing of it went wrong."""
         return not any(evidence is not None and evidence.error for evidence in (self.compiled, self.timed))
 
     @property
+    def target_compile(self) -> Compiled | None:
+        """The compile that shows the memory on the hardware; None for one that failed or was for host devices in its place.
+
+        Host devices run other kernels in other layouts, so that their memory is no figure of the hardware's.
+        """
+        compiled = self.compiled
+        return None if compiled is None or compiled.total_bytes is None or compiled.rung == "compiled:host" else compiled
+
+    @property
     def best(self) -> Best:
-        """The best evidence. Compiled memory replaces modelled memory. Timed seconds replace modelled seconds,
+        """The best evidence. Memory compiled for the target replaces modelled memory. Timed seconds replace modelled seconds,
         which learnt corrections rescale until then."""
         rung: Rung = "modelled"
         step_s, memory = self.estimate["step_s"], self.estimate["memory_bytes"]["total"]
         fits = bool(self.estimate["fits"])
-        if self.compiled is not None and self.compiled.total_bytes is not None:
-            rung, memory, fits = self.compiled.rung, self.compiled.total_bytes, bool(self.compiled.fits)
+        compiled = self.target_compile
+        if compiled is not None and compiled.total_bytes is not None:
+            rung, memory, fits = compiled.rung, compiled.total_bytes, bool(compiled.fits)
         if self.timed is not None and self.timed.step_s is not None:
             rung, step_s = max(rung, self.timed.rung, key=RUNGS.index), self.timed.step_s
         elif self.learnt is not None:
@@ -64,8 +79,8 @@ class Candidate:
         return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable)
 
     def with_compiled(self, compiled: Compiled, budget_bytes: int) -> Candidate:
-        """The same candidate with a compile's result, compared with the budget."""
-        if compiled.total_bytes is None:
+        """The same candidate with a compile's result, compared with the budget unless it is of host devices."""
+        if compiled.total_bytes is None or compiled.rung == "compiled:host":
             return replace(self, compiled=compiled)
         fits = compiled.total_bytes + self.estimate["allowance_bytes"] <= budget_bytes
         return replace(self, compiled=compiled.model_copy(update={"fits": fits}))

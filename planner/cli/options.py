@@ -12,6 +12,9 @@ from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
+from planner.cli.hardware_words import noted
+
+HW_HELP = "Hardware: gb200-nvl72, dgx-h100x4, mi300x, 8xh100, tpu-v5p-64, a YAML spec."
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,15 +96,13 @@ _REQUEST = [
         "--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec."
     ),
     click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length of a train step: 262144, 256k or 1m."),
-    click.option(
-        "--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec."
-    ),
+    click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP),
     click.option("--devices", type=click.IntRange(min=1), help="Exactly this many devices. [default: every count]"),
     click.option(
         "--global-batch",
         type=click.IntRange(min=1),
         metavar="SEQS",
-        help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
+        help="Sequences per step. [default: 16k tokens per device, at least 4 Mi; on cpu-host one sequence per device]",
     ),
     document_option,
     click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"),

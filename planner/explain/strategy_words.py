@@ -14,6 +14,7 @@ from lcplan.strategy import AXES, AXIS_RECORDS, KNOB_ALIASES, KNOBS, STEP_KNOBS,
 from planner.request.filters import parse_mesh, wrong_values
 from planner.request.workload_options import no_such_knob
 from planner.run.run_read import Run
+from planner.space.count import segment_choices
 from planner.space.enumerate import Knobs, mesh_options
 
 _COUNTED = Counter(value for knob in KNOBS.values() for value in knob.values)
@@ -85,6 +86,7 @@ def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
     options = mesh_options(request, Knobs.of(request.filters, run.backends, kind=request.hardware.kind), mesh.sizes)
     followed = [name for name in ("microbatches", "loss_chunk_tokens") if request.workload.kind in KNOBS[name].workloads]
     sizes = {name: options[name][-1] for name in followed}
+    sizes["segment"] = segment_choices(request, mesh.devices, mesh.tensor)[0]
     base: dict[str, Any] = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {}
     base.setdefault("backend", run.backends[0])
     own = {name: value for name, value in fields.items() if name in STEP_KNOBS}

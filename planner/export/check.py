@@ -144,6 +144,10 @@ def _mismatches(facts: dict[str, Any], job: Job) -> list[str]:
     sizes = [] if experts is None else [experts.count, experts.active, experts.d_ff]
     if facts.get("experts", sizes) != sizes:
         found.append(f"experts: the plan's number, experts of a token and width are {sizes}, the trainer's {facts['experts']}")
+    ranks = list(job.expert_ranks)
+    if facts.get("expert_ranks", ranks) != ranks:
+        words = "experts: the plan's expert ranks, and tensor ranks that split each expert, are"
+        found.append(f"{words} {ranks}, the trainer's {facts['expert_ranks']}")
     if isinstance(facts.get("parameters"), int) and facts["parameters"] != job.model.parameters:
         found.append(f"parameters: the plan's model has {job.model.parameters}, the trainer's {facts['parameters']}")
     return found

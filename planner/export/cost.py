@@ -115,7 +115,8 @@ def _effect(difference: Difference, planned: Candidate, *, request: SearchReques
     if difference.field == "workload":
         request = request.model_copy(update={"workload": run.workload})
     else:
-        changed = changed.model_copy(update={difference.field: getattr(run.strategy, difference.field)})
+        fields = (difference.field, *difference.with_fields)
+        changed = changed.model_copy(update={name: getattr(run.strategy, name) for name in fields})
     alone = price(request, changed).estimate
     step = float(alone["step_s"] - planned.estimate["step_s"])
     memory = int(alone["memory_bytes"]["total"] - planned.estimate["memory_bytes"]["total"])

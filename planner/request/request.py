@@ -15,7 +15,7 @@ from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import DEFAULT_KIND, AnyWorkload
-from lcplan.spec.workload import DEFAULT_TOKENS_PER_STEP
+from lcplan.spec.workload import DEFAULT_TOKENS_PER_DEVICE, DEFAULT_TOKENS_PER_STEP
 from planner.request.filters import Filters
 
 Objective = Literal["tokens_per_s", "tokens_per_s_per_device", "step_s"]
@@ -66,6 +66,12 @@ class SearchRequest(Frozen):
         return self
 
     @property
+    def not_built(self) -> tuple[str, ...]:
+        """Features of the model, and of the strategies that are asked for, that no step computes; empty: it can be compiled."""
+        folded: tuple[int, ...] = self.filters.expert_fold
+        return (*self.model.not_built, *(("folded expert ranks",) if max(folded, default=1) > 1 else ()))
+
+    @property
     def longest(self) -> int | None:
         """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
         return None if self.workload.facts.windows else self.model.sliding_window
@@ -109,16 +115,22 @@ class SearchRequest(Frozen):
 
 
 def default_global_batch(seq_len: int, hardware: HardwareSpec, devices: int | None = None) -> int:
-    """Sequences per step where the request gives no batch: 4 Mi tokens rounded down, at least one sequence.
+    """Sequences per step where the request gives no batch: ``default_tokens`` rounded down, at least one sequence.
 
     On ``cpu-host`` one sequence per device, since a host can't step through millions of tokens.
-
-    >>> DEFAULT_TOKENS_PER_STEP // 262144
-    16
     """
     if hardware.kind == "cpu":
         return devices or hardware.devices
-    return max(1, DEFAULT_TOKENS_PER_STEP // seq_len)
+    return max(1, default_tokens(hardware, devices) // seq_len)
+
+
+def default_tokens(hardware: HardwareSpec, devices: int | None = None) -> int:
+    """Tokens per step where the request gives no batch: 16k per device, at least 4 Mi.
+
+    >>> default_tokens(HardwareSpec.model_construct(domain_size=72, domains=2)) == 4 * 2**20
+    True
+    """
+    return max(DEFAULT_TOKENS_PER_STEP, DEFAULT_TOKENS_PER_DEVICE * (devices or hardware.devices))
 
 
 def make_request(data: dict[str, Any]) -> SearchRequest:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import lcm
 
-from lcplan.spec.workload import DEFAULT_TOKENS_PER_STEP
-from planner.request.request import SearchRequest, default_global_batch
+from planner.request.request import SearchRequest, default_global_batch, default_tokens
 
 TILE_TOKENS = 128
 """Lengths are searched in whole tiles of this many tokens per context rank: the query tile of flash attention kernels
@@ -63,9 +62,9 @@ class Ask:
         if self.batch_given or self.request.hardware.kind == "cpu":
             yield Piece(self.at(seq_len=longest).workload.global_batch, 0, longest)
             return
-        batch = self._default_batch(longest)
-        while (high := min(longest, DEFAULT_TOKENS_PER_STEP // batch)) >= TILE_TOKENS or batch == 1:
-            low, top = DEFAULT_TOKENS_PER_STEP // (batch + 1), longest if batch == 1 else high
+        batch, tokens = self._default_batch(longest), default_tokens(self.request.hardware, self.most_devices)
+        while (high := min(longest, tokens // batch)) >= TILE_TOKENS or batch == 1:
+            low, top = tokens // (batch + 1), longest if batch == 1 else high
             if top // TILE_TOKENS > low // TILE_TOKENS:
                 yield Piece(batch, low, top)
             batch += 1

@@ -123,6 +123,34 @@ def _say_experts(setting: Setting, strategy: Strategy) -> str:
     return f"expert={size} does not divide the {model.experts.count} experts of {model.name}; use {ways}"
 
 
+def _fold(setting: Setting, table: StrategyTable) -> Mask:
+    """Expert ranks that are folded: of a mixture on GPUs, without an expert axis, dividing the experts and the ranks."""
+    experts, folded = setting.model.experts, table.expert_fold > 1
+    if experts is None or setting.hardware.kind == "tpu":
+        return np.asarray(folded)
+    whole = table.expert_tensor == code("expert_tensor", "whole")
+    ranks = table.fsdp * table.context * np.where(whole, table.tensor, 1)
+    divided = (experts.count % table.expert_fold == 0) & (ranks % table.expert_fold == 0)
+    return np.asarray(folded & (~divided | (table.expert > 1)))
+
+
+def _say_fold(setting: Setting, strategy: Strategy) -> str:
+    model, mesh, fold = setting.model, strategy.mesh, strategy.expert_fold
+    if model.experts is None:
+        return f"expert_fold={fold}: {model.name} is dense and has no experts to split; use expert_fold=1"
+    if setting.hardware.kind == "tpu":
+        return f"expert_fold={fold} on {setting.hardware.name}: no trainer folds experts on TPU; use --mesh expert={fold}"
+    if mesh.expert > 1:
+        return f"expert_fold={fold} with expert={mesh.expert}: expert ranks are an axis or folded; use one of the two"
+    names = "tensor x context x fsdp" if strategy.expert_tensor == "whole" else "context x fsdp"
+    ranks = mesh.fsdp * mesh.context * (mesh.tensor if strategy.expert_tensor == "whole" else 1)
+    ways = divisors_up_to(gcd(ranks, model.experts.count), setting.hardware.devices)
+    return (
+        f"expert_fold={fold} does not divide both the {ranks} ranks of {names} and the {model.experts.count} experts of "
+        f"{model.name}; use {ways}"
+    )
+
+
 def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
     """Dispatch that is written out by hand, where the compiler places rows."""
     if setting.model.experts is None:
@@ -165,5 +193,6 @@ SHARDING_RULES: tuple[Rule, ...] = (
     Rule("latent-shards", "mesh", _latent, _say_latent),
     Rule("collective-matmul", "knob", _ring_matmul, _say_ring_matmul),
     Rule("experts", "mesh", _experts, _say_experts),
+    Rule("expert-fold", "knob", _fold, _say_fold),
     Rule("expert-step", "knob", _expert_step, _say_expert_step),
 )

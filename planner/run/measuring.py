@@ -50,10 +50,10 @@ class Bench:
         BadInputError
             No step computes the model; the message names the parts.
         """
-        model = self.request.model
-        if model.not_built:
+        parts = self.request.not_built
+        if parts:
             raise BadInputError(
-                f"{model.name} can be priced, but no step computes its {', '.join(model.not_built)}, so there is"
+                f"{self.request.model.name} can be priced, but no step computes its {', '.join(parts)}, so there is"
                 " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
             )
 

@@ -130,7 +130,7 @@ def _timed_note(candidates: list[Candidate]) -> tuple[str, ...]:
 def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candidate], notes: tuple[str, ...]) -> SearchResult:
     counts = SpaceCounts(
         enumerated=analysis.enumerated,
-        rejected=analysis.rejected.counts,
+        rejected=dict(analysis.rejected.counts),
         over_budget=analysis.over_budget,
         estimated=len(analysis.table),
         survivors=sum(candidate.best.fits for candidate in candidates),

@@ -40,7 +40,9 @@ def offer(toolchain: Toolchain, request: SearchRequest) -> Offer:
     _refuse_schedulers(request, toolchain)
     if target is not True:
         missing = f"{request.hardware.device.name} cannot be compiled for here ({target}); "
-        missing += "compiles have the evidence level compiled:host"
+        missing += (
+            "compiles have the evidence level compiled:host: they show that the step builds, and its memory stays modelled"
+        )
         return Offer(real or own[:1], (*_unpriced(request), *_slow_kernel(request), missing))
     return Offer(real, (*_unpriced(request), *_slow_kernel(request), *_unreal(verdicts)))
 
@@ -127,9 +129,9 @@ def check_at_hand(request: SearchRequest) -> None:
 def default_stage(request: SearchRequest) -> Stage:
     """Timed where as many devices of the hardware's kind as the request may take are in this machine, else compiled.
 
-    Modelled where no step computes the model.
+    Modelled where no step computes the model, or the strategies that are asked for.
     """
-    if request.model.not_built:
+    if request.not_built:
         return "modelled"
     return "timed" if devices_at_hand(request.hardware) >= _wanted(request) else "compiled"
 

@@ -9,12 +9,10 @@ import numpy as np
 
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.setting import Setting
-from cost_models.inputs.table import StrategyTable, default_columns
-from lcplan.strategy import AXES
+from cost_models.inputs.table import StrategyTable
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.rules import KNOB_RULES, Rule
-from planner.space.enumerate import Ints
 from planner.space.reject import Rejected
 from planner.space.survivors import Costs, survivor_order
 from planner.trainers import trainer
@@ -95,9 +93,3 @@ def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:
     """The rules on knobs, and those of the trainer that the request is for."""
     own = rules_for(trainer(request.trainer), request.hardware, jax=request.trainer_jax) if request.trainer else ()
     return (*KNOB_RULES, *own)
-
-
-def mesh_table(meshes: Ints) -> StrategyTable:
-    """Meshes as rows, with every knob at its default."""
-    axes = {axis: meshes[:, index].astype(np.int64) for index, axis in enumerate(AXES)}
-    return StrategyTable(**axes, **default_columns(len(meshes)))

@@ -1,4 +1,4 @@
-"""The space: every strategy of a request, as columns. Meshes first, rules on meshes, then the knobs of the meshes left."""
+"""The knobs of a mesh: every strategy of some meshes, as columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.spec.model import ModelSpec
-from lcplan.strategy import AXES, AXIS_ORDERS, GROUP_SCHEMES, RING_SCHEMES, STEP_KNOBS, Mesh, Value, splitting
-from planner.request.filters import AxisFilter, Filters
+from lcplan.spec.segments import one_domain
+from lcplan.strategy import AXES, AXIS_ORDERS, GROUP_SCHEMES, RING_SCHEMES, STEP_KNOBS, Mesh, Value
+from planner.request.filters import Filters
 from planner.request.request import SearchRequest
+from planner.space.shapes import Ints, divisors
 from planner.trainers import trainer
 
 LOSS_CHUNK_TARGETS = (1024, 4096)
 """Tokens a loss chunk aims at: small keeps logits small, large keeps the head's matmul efficient."""
 
-Ints = NDArray[np.int64]
 Way = tuple[str, int, str]
 """How context moves keys and values: the scheme, how many neighbours exchange heads, whether the ring has two directions."""
 WAY = ("scheme", "ulysses", "bidirectional")
 """The knobs of a way."""
+PLACED = (*AXES, "segment")
+"""Columns of a mesh: the sizes of its axes, and the devices that it uses of each domain."""
 
 
 @dataclass(frozen=True)
@@ -48,54 +51,6 @@ class Knobs:
 _NUMBER = {name: number for number, name in enumerate(STEP_KNOBS)}
 
 
-def mesh_sizes(request: SearchRequest, most_devices: int | None = None) -> Ints:
-    """Every mesh of the request, shape [meshes, axes] in the order of ``AXES``; with ``most_devices``, of at most that many.
-
-    All ordered factorisations of every device count that is allowed. A dense model has no expert axis, unless the request asks
-    for one, so that a rule can explain the refusal; of a mixture of experts every size is a row that divides its experts.
-    """
-    first = request.devices or 1
-    last = request.devices or min(most_devices or request.hardware.devices, request.hardware.devices)
-    meshes = _meshes(first, last, request.model.experts is not None or "expert" in request.filters.mesh)
-    keep = np.ones(len(meshes), dtype=bool)
-    for axis, allowed in request.filters.mesh.items():
-        keep &= _in_filter(meshes[:, AXES.index(axis)], allowed)
-    return meshes[keep]
-
-
-@lru_cache(maxsize=64)
-def _meshes(first: int, last: int, expert: bool) -> Ints:
-    parts = len(AXES) if expert else len(AXES) - 1
-    rows = np.array([mesh for count in range(first, last + 1) for mesh in _factorisations(count, parts)], dtype=np.int64)
-    rows = rows.reshape(-1, parts)
-    return rows if expert else np.insert(rows, AXES.index("expert"), 1, axis=1)
-
-
-def _in_filter(column: Ints, allowed: AxisFilter) -> NDArray[np.bool_]:
-    inside = np.zeros(len(column), dtype=bool)
-    for low, high in allowed.intervals:
-        inside |= (column >= low) & (column <= high)
-    return inside
-
-
-@lru_cache(maxsize=4096)
-def _factorisations(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
-    if parts == 1:
-        return ((count,),)
-    return tuple((first, *rest) for first in divisors(count) for rest in _factorisations(count // first, parts - 1))
-
-
-@lru_cache(maxsize=65536)
-def divisors(number: int) -> tuple[int, ...]:
-    """All divisors, ascending.
-
-    >>> divisors(12)
-    (1, 2, 3, 4, 6, 12)
-    """
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(sorted({*low, *(number // d for d in low)}))
-
-
 @dataclass(frozen=True)
 class MeshOptions:
     """The knob values of one mesh; their product is the mesh's share of the space."""
@@ -115,16 +70,16 @@ class MeshOptions:
 
 
 def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> MeshOptions:
-    """Which knob values make different programs on one mesh.
+    """Which knob values make different programs on one mesh, its sizes in the order of ``PLACED`` (with or without segment).
 
     Without a context axis every scheme is the same program, so one represents all, and a knob whose axis is 1 keeps its
     default; placements differ only where the job spans several domains and both middle axes are there.
     """
-    sizes = Mesh(**dict(zip(AXES, mesh, strict=True)))
+    sizes = Mesh(**dict(zip(AXES, mesh, strict=False)))
     share, rest = divmod(request.workload.global_batch, sizes.batch_ranks)
     decided: dict[str, tuple[Value, ...]] = {
         "microbatches": request.filters.microbatches or divisors(share if rest == 0 else 1),
-        "loss_chunk_tokens": request.filters.loss_chunk_tokens or _loss_options(request, sizes.context),
+        "loss_chunk_tokens": request.filters.loss_chunk_tokens or loss_options(request, sizes.context),
     }
     for name, knob in STEP_KNOBS.items():
         if knob.axis and getattr(sizes, knob.axis) == 1:
@@ -132,21 +87,8 @@ def mesh_options(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) ->
     return MeshOptions(
         ways=_ways(request, knobs, mesh),
         axis_order=_axis_orders(request, mesh),
-        values=tuple((name, decided.get(name, knobs[name])) for name in STEP_KNOBS if name not in WAY),
+        values=tuple((name, decided.get(name, knobs[name])) for name in STEP_KNOBS if name not in (*WAY, "segment")),
     )
-
-
-def points_of_each(request: SearchRequest, knobs: Knobs, meshes: Ints) -> Ints:
-    """Number of strategies on each mesh, shape [meshes]: many meshes have the same options, which are made once."""
-    if not len(meshes):
-        return np.empty(0, dtype=np.int64)
-    sizes = dict(zip(AXES, meshes.T, strict=True))
-    ranks = meshes[:, [AXES.index(axis) for axis in splitting("batch")]].prod(axis=1)
-    spans = (meshes.prod(axis=1) > request.hardware.domain_size) & (sizes["fsdp"] > 1) & (sizes["context"] > 1)
-    decides = np.stack([ranks, sizes["context"], sizes["tensor"], spans], axis=1)
-    _, first, same = np.unique(decides, axis=0, return_index=True, return_inverse=True)
-    points = [mesh_options(request, knobs, tuple(int(size) for size in meshes[row])).points for row in first]
-    return np.array(points, dtype=np.int64)[same.ravel()]
 
 
 def _ways(request: SearchRequest, knobs: Knobs, mesh: tuple[int, ...]) -> tuple[Way, ...]:
@@ -177,13 +119,14 @@ def _exchanges(model: ModelSpec, *, context: int, tensor: int) -> tuple[int, ...
 
 
 def _axis_orders(request: SearchRequest, mesh: tuple[int, ...]) -> tuple[int, ...]:
-    spans_domains = prod(mesh) > request.hardware.domain_size
+    devices, stated = prod(mesh[: len(AXES)]), mesh[len(AXES)] if len(mesh) > len(AXES) else 0
+    several = 0 < stated < devices or devices > one_domain(request.hardware)
     both = mesh[AXES.index("fsdp")] > 1 and mesh[AXES.index("context")] > 1
-    return tuple(range(len(AXIS_ORDERS))) if spans_domains and both else (0,)
+    return tuple(range(len(AXIS_ORDERS))) if several and both else (0,)
 
 
-def _loss_options(request: SearchRequest, context: int) -> tuple[int, ...]:
-    """A trainer without a chunked loss has the logits of all of a rank's tokens at once."""
+def loss_options(request: SearchRequest, context: int) -> tuple[int, ...]:
+    """Loss chunks of a context size [tokens]; a trainer without a chunked loss has the logits of all of a rank's tokens."""
     if request.trainer is not None and trainer(request.trainer).whole_loss:
         return (max(1, request.workload.seq_len // context),)
     return _loss_chunks(request.workload.seq_len, context)
@@ -199,10 +142,10 @@ def expand(request: SearchRequest, knobs: Knobs, meshes: Ints) -> StrategyTable:
     """Every strategy of the given meshes, shape [points] a column."""
     if not len(meshes):
         return StrategyTable.from_strategies([])
-    grids = [_grid(mesh_options(request, knobs, tuple(int(size) for size in mesh))) for mesh in meshes]
+    grids = [_grid(mesh_options(request, knobs, tuple(mesh))) for mesh in meshes.tolist()]
     points = [len(grid["remat"]) for grid in grids]
     columns = {name: np.concatenate([grid[name] for grid in grids]) for name in grids[0]}
-    columns |= {axis: np.repeat(meshes[:, index].astype(np.int64), points) for index, axis in enumerate(AXES)}
+    columns |= {name: np.repeat(meshes[:, index].astype(np.int64), points) for index, name in enumerate(PLACED)}
     return StrategyTable(**columns)
 
 

@@ -9,6 +9,7 @@ from planner.request.request import SearchRequest
 from planner.rules import ALL_RULES
 from planner.rules.windows import everywhere
 from planner.space.analysis import setting_of
+from planner.space.count import segment_choices
 from planner.space.enumerate import Knobs, mesh_options
 from planner.space.reject import broken_rules_of
 
@@ -26,7 +27,7 @@ def resolve_step(request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...
 
     Left open, the scheme is ring-zigzag where the sequence divides into its chunks and ring
     elsewhere and where every layer has a window, remat is ``full``, a device takes one sequence per microbatch, and the loss
-    chunk is the largest of the grid.
+    chunk is the largest of the grid, and a job on several domains uses the most devices of each that spread it evenly.
 
     Raises
     ------
@@ -47,6 +48,7 @@ def resolve_step(request: SearchRequest, mesh: Mesh, *, backends: tuple[str, ...
         "remat": (filters.remat or ("full",))[0],
         "microbatches": options["microbatches"][-1],
         "loss_chunk_tokens": options["loss_chunk_tokens"][-1],
+        "segment": segment_choices(request, mesh.devices, mesh.tensor)[0],
     }
     plain = {name: values[0] for name, values in options.values}
     strategy = Strategy.model_validate({"mesh": mesh} | plain | own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,40 +16,62 @@ from planner.rules import Rule
 
 @dataclass(frozen=True)
 class Rejected:
-    """Rows that broke a rule: ``rule[i]`` is the first rule (an index into ``rules``) that row ``i`` of ``table`` breaks.
-
-    ``weight[i]`` is the number of strategies in the row: a mesh that breaks a mesh rule counts for all its knob values.
-    """
+    """The strategies that broke a rule, counted by the first rule that each breaks, with one example of each rule."""
 
     rules: tuple[Rule, ...]
-    table: StrategyTable
-    rule: NDArray[np.int64]
-    weight: NDArray[np.int64]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Strategies rejected by each rule that rejected any."""
-        totals = np.bincount(self.rule, weights=self.weight, minlength=len(self.rules))
-        return {rule.name: int(total) for rule, total in zip(self.rules, totals, strict=True) if total}
+    counts: Mapping[str, int]
+    """Strategies by rule, in the order of ``rules``; a mesh that breaks a rule counts for all its knob values."""
+    examples: Mapping[str, Strategy]
 
     @property
     def total(self) -> int:
         """Strategies rejected."""
-        return int(self.weight.sum())
+        return sum(self.counts.values())
+
+    def then(self, further: Rejected) -> Rejected:
+        """These strategies and the ones that later rules rejected."""
+        return Rejected((*self.rules, *further.rules), {**self.counts, **further.counts}, {**self.examples, **further.examples})
 
     def example(self, setting: Setting, name: str) -> str:
-        """The message of the last row (the largest mesh) that ``name`` rejected.
+        """The message of the strategy on most devices that ``name`` rejected.
 
         Raises
         ------
         KeyError
             The rule rejected nothing.
         """
-        index = next((i for i, rule in enumerate(self.rules) if rule.name == name), None)
-        rows = np.flatnonzero(self.rule == index) if index is not None else np.empty(0, dtype=np.int64)
-        if index is None or not len(rows):
-            raise KeyError(name)
-        return self.rules[index].explain(setting, self.table.strategy(int(rows[-1])))
+        strategy = self.examples[name]
+        return next(rule for rule in self.rules if rule.name == name).explain(setting, strategy)
+
+
+class Tally:
+    """Counts of rejected strategies while tables of them are screened one after the other."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._rules = rules
+        self._counts = [0] * len(rules)
+        self._examples: dict[int, tuple[int, Strategy]] = {}
+        """Devices and strategy by rule."""
+
+    def add(self, broken: NDArray[np.int64], table: StrategyTable, weights: NDArray[np.int64] | int = 1) -> None:
+        """Count the rows of ``table`` that break a rule (``screen``), each as ``weights`` strategies."""
+        for index in np.unique(broken[broken >= 0]).tolist():
+            rows = np.flatnonzero(broken == index)
+            own = weights * len(rows) if isinstance(weights, int) else int(weights[rows].sum())
+            if own == 0:
+                continue
+            self._counts[index] += own
+            counted = rows if isinstance(weights, int) else rows[weights[rows] > 0]
+            devices = table.devices[counted]
+            most = int(devices.max())
+            if most >= self._examples.get(index, (0,))[0]:
+                self._examples[index] = most, table.strategy(int(counted[np.flatnonzero(devices == most)[-1]]))
+
+    def result(self) -> Rejected:
+        """Return the counts and examples so far."""
+        counts = {rule.name: count for rule, count in zip(self._rules, self._counts, strict=True) if count}
+        examples = {self._rules[index].name: strategy for index, (_, strategy) in sorted(self._examples.items())}
+        return Rejected(self._rules, counts, examples)
 
 
 def screen(setting: Setting, rules: Sequence[Rule], table: StrategyTable) -> NDArray[np.int64]:

@@ -8,10 +8,11 @@ import numpy as np
 
 from cost_models.inputs.table import CODES, StrategyTable
 from cost_models.rollout.table import CACHE_LAYOUTS, PARAMETER_LAYOUTS, RolloutTable
+from lcplan.strategy import AXES
 from planner.request.filters import Filters
 from planner.rules.rollout import layouts_of
-from planner.space.analysis import mesh_table
-from planner.space.enumerate import Ints
+from planner.space.meshes import mesh_table
+from planner.space.shapes import Ints
 
 Options = tuple[str, str, str, str]
 """Parameter layout, cache layout, gather dtype, backend."""
@@ -22,7 +23,7 @@ def options_of(filters: Filters, backends: tuple[str, ...], *, mesh: tuple[int, 
 
     One backend represents all: a decode step has no permutes, and backends differ in nothing else here.
     """
-    _, fsdp, _, tensor, _ = mesh
+    fsdp, tensor = mesh[AXES.index("fsdp")], mesh[AXES.index("tensor")]
     parameters = [name for name in layouts_of(fsdp, tensor) if name in (filters.parameters or PARAMETER_LAYOUTS)]
     caches = filters.cache or CACHE_LAYOUTS
     return tuple(product(parameters, caches, filters.gather_dtype or ("bf16",), (filters.backend or backends)[:1]))

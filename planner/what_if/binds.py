@@ -10,11 +10,13 @@ import numpy as np
 from cost_models.estimate import EstimateTable
 from cost_models.parts.find import memory_label, time_label
 from lcplan.formats.units import format_bytes, format_seconds
+from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.request_changes import Ask
-from planner.space.analysis import mesh_table, setting_of
-from planner.space.enumerate import mesh_sizes
-from planner.space.reject import screen
+from planner.rules import Rule
+from planner.space.analysis import setting_of
+from planner.space.meshes import keeping, mesh_table
+from planner.space.shapes import Ints
 from planner.workloads.registry import planned
 
 NUMBERS_RULES = frozenset({"batch", "sequence"})
@@ -76,32 +78,41 @@ def rejecting_rule(ask: Ask, miss: Candidate | None) -> Binds | None:
     Meshes are tried with the knobs of ``miss``; rules about the workload's own numbers are not waived.
     """
     request = ask.request
-    meshes = mesh_sizes(request, ask.most_devices)
-    setting = setting_of(request)
-    workload = planned(request)
-    broken = np.stack([rule.broken(setting, mesh_table(meshes)) for rule in workload.mesh_rules])
-    numbers = np.array([rule.name in NUMBERS_RULES for rule in workload.mesh_rules])
-    alone = (broken.sum(axis=0) == 1) & ~broken[numbers].any(axis=0)
-    if miss is None or not alone.any():
+    if miss is None:
         return None
-    table, need = workload.need_on_meshes(setting, meshes[alone], like=miss.strategy)
-    row = int(np.argmin(need))
-    if need[row] > request.budget_bytes:
+    setting, workload = setting_of(request), planned(request)
+    found: list[tuple[float, Rule, Strategy]] = []
+    for rule in (rule for rule in workload.mesh_rules if rule.name not in NUMBERS_RULES):
+        meshes = _only_rejected_by(rule, ask)
+        if len(meshes):
+            table, need = workload.need_on_meshes(setting, meshes, like=miss.strategy)
+            row = int(np.argmin(need))
+            found.append((float(need[row]), rule, table.strategy(row)))
+    within = [one for one in found if one[0] <= request.budget_bytes]
+    if not within:
         return None
-    strategy = table.strategy(row)
-    rule = workload.mesh_rules[int(np.argmax(broken[:, np.flatnonzero(alone)[row]]))]
+    _, rule, strategy = min(within, key=lambda one: one[0])
     return Binds("rule", rule.name, f"{strategy.mesh.label} would fit, but {rule.explain(setting, strategy)}")
+
+
+def _only_rejected_by(rule: Rule, ask: Ask) -> Ints:
+    """Meshes that break this rule and no other."""
+    setting = setting_of(ask.request)
+    others = [other for other in planned(ask.request).mesh_rules if other is not rule]
+    meshes = keeping(ask.request, setting, others, most_devices=ask.most_devices).meshes
+    return meshes[rule.broken(setting, mesh_table(meshes))]
 
 
 def no_strategy(ask: Ask) -> Binds:
     """Which rule left no strategy at all, by how many meshes it rejects."""
-    meshes = mesh_sizes(ask.request, ask.most_devices)
-    if not len(meshes):
-        return Binds("rule", "mesh", f"--mesh lets in no mesh of up to {ask.most_devices} devices")
-    setting, table, rules = setting_of(ask.request), mesh_table(meshes), planned(ask.request).mesh_rules
-    first = screen(setting, rules, table)
-    if (first < 0).any():
+    setting, rules = setting_of(ask.request), planned(ask.request).mesh_rules
+    screened = keeping(
+        ask.request, setting, rules, most_devices=ask.most_devices, weigh=lambda shapes, splits: splits[0][shapes.ranks]
+    )
+    if len(screened.meshes):
         return Binds("rule", "knobs", "the rules on scheme, backend, microbatches and loss chunk leave no strategy")
-    index = int(np.bincount(first).argmax())
-    row = int(np.flatnonzero(first == index)[-1])
-    return Binds("rule", rules[index].name, rules[index].explain(setting, table.strategy(row)))
+    counts = screened.rejected.counts
+    if not counts:
+        return Binds("rule", "mesh", f"--mesh lets in no mesh of up to {ask.most_devices} devices")
+    most = max(counts, key=lambda name: counts[name])
+    return Binds("rule", most, screened.rejected.example(setting, most))

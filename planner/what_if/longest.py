@@ -12,9 +12,11 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import TILE_TOKENS, Ask, Piece, length_unit
 from planner.rules import MESH_RULES
 from planner.rules.interface import Rule
-from planner.space.analysis import knob_rules_of, mesh_table, setting_of
-from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes
+from planner.space.analysis import knob_rules_of, setting_of
+from planner.space.enumerate import Knobs, expand
+from planner.space.meshes import keeping
 from planner.space.reject import screen
+from planner.space.shapes import Ints
 from planner.what_if.last_fit import last_fit
 from planner.workloads.pricing import need_bytes
 
@@ -50,7 +52,8 @@ def _bound(ask: Ask, high: int) -> int | None:
 
 
 def _by_ranks(ask: Ask) -> Iterator[tuple[int, Ints]]:
-    meshes = mesh_sizes(ask.request, ask.most_devices)
+    rules = _but(MESH_RULES, ("batch", *ANY_LENGTH))
+    meshes = keeping(ask.request, setting_of(ask.request), rules, most_devices=ask.most_devices).meshes
     ranks = _ranks(meshes)
     for count in np.unique(ranks):
         yield int(count), meshes[ranks == count]
@@ -65,7 +68,8 @@ def _longest_in(ask: Ask, piece: Piece) -> int | None:
     """The longest of one piece. Ends come from the smallest loss chunk; the real chunks then decide, from the top."""
     request = ask.at(global_batch=piece.global_batch)
     best = piece.low
-    meshes = mesh_sizes(request, ask.most_devices)
+    rules = _but(MESH_RULES, ANY_LENGTH)
+    meshes = keeping(request, setting_of(request), rules, most_devices=ask.most_devices).meshes
     for end, group in sorted(_ends(ask, request, piece=piece, meshes=meshes, waived=ANY_LENGTH), key=lambda found: -found[0]):
         unit = length_unit(int(group[0, 2]), int(group[0, 3]))
         for length in range(end, best, -unit):
@@ -78,7 +82,10 @@ def _longest_in(ask: Ask, piece: Piece) -> int | None:
 def _ends(
     ask: Ask, request: SearchRequest, *, piece: Piece, meshes: Ints, waived: tuple[str, ...]
 ) -> Iterator[tuple[int, Ints]]:
-    """Pair each group of meshes of one unit with the longest length that fits with the smallest loss chunk."""
+    """Pair each group of meshes of one unit with the longest length that fits with the smallest loss chunk.
+
+    The meshes keep every rule except the rules in ``waived``.
+    """
     for unit, group in _by_unit(request, meshes, waived=waived):
         table = _table(ask, request, meshes=group, unit=unit, waived=waived)
 
@@ -93,8 +100,6 @@ def _ends(
 
 
 def _by_unit(request: SearchRequest, meshes: Ints, *, waived: tuple[str, ...]) -> Iterator[tuple[int, Ints]]:
-    keep = screen(setting_of(request), _but(MESH_RULES, waived), mesh_table(meshes)) < 0
-    meshes = meshes[keep]
     wanted = request.filters.microbatches
     if wanted and "microbatches" not in waived:  # before their knobs are multiplied out, since most batches leave none
         meshes = meshes[np.any([request.workload.global_batch % (_ranks(meshes) * count) == 0 for count in wanted], axis=0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, WorkloadKind
-from planner.request.request import SearchRequest
+from planner.request.request import SearchRequest, default_tokens
 from planner.request.request_changes import Ask
 from planner.what_if.boundary import boundary
 from planner.what_if.result import QUANTITY, Question, WhatIf
@@ -81,5 +81,6 @@ def _notes(ask: Ask, question: Question) -> tuple[str, ...]:
             "fit that fits once"
         )
     if question == "max-seq" and not ask.batch_given:
-        notes.append("each length is priced with its default global batch of 4 Mi tokens, at least one sequence")
+        tokens = default_tokens(ask.request.hardware, ask.most_devices) / 2**20
+        notes.append(f"each length is priced with its default global batch of {tokens:.4g} Mi tokens, at least one sequence")
     return tuple(notes)

@@ -9,7 +9,7 @@ from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
-from planner.space.enumerate import divisors
+from planner.space.shapes import divisors
 from planner.workloads.points import broken_rules
 from planner.workloads.pricing import price
 

@@ -16,7 +16,7 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules import Rule
 from planner.space.analysis import Space
-from planner.space.enumerate import Ints
+from planner.space.shapes import Ints
 
 Table = TypeVar("Table", bound=StrategyTable)
 

@@ -21,7 +21,7 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules.rollout import layout_problems
 from planner.space.analysis import Space, setting_of
-from planner.space.enumerate import Ints
+from planner.space.shapes import Ints
 from planner.space.survivors import Costs, pareto_front
 from planner.workloads.interface import PlannedWorkload
 from planner.workloads.rollout import ROLLOUT

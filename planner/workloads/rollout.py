@@ -19,10 +19,11 @@ from planner.request.filters import Filters, refuse_several
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules.rollout import ROLLOUT_RULES, layout_problems, layouts_of
-from planner.space.analysis import Space, mesh_table, setting_of
-from planner.space.enumerate import Ints, mesh_sizes
-from planner.space.reject import Rejected, broken_rules_of, screen
+from planner.space.analysis import Space, setting_of
+from planner.space.meshes import keeping
+from planner.space.reject import broken_rules_of
 from planner.space.rollout_space import expand
+from planner.space.shapes import Ints
 from planner.workloads.interface import PlannedWorkload
 
 _BATCH_RULES = frozenset({"batch", "decode-rows"})
@@ -43,18 +44,13 @@ class Rollout(PlannedWorkload[RolloutTable]):
 
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
         """Every layout of each mesh that breaks no rule."""
-        meshes = mesh_sizes(request, most_devices)
-        kept = screen(setting_of(request), ROLLOUT_RULES, mesh_table(meshes)) < 0
-        return expand(request.filters, backends, meshes[kept])
+        screened = keeping(request, setting_of(request), ROLLOUT_RULES, most_devices=most_devices)
+        return expand(request.filters, backends, screened.meshes)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
         """The same points; a rejected mesh counts as one strategy."""
-        meshes = mesh_sizes(request)
-        as_table = mesh_table(meshes)
-        broken = screen(setting_of(request), ROLLOUT_RULES, as_table)
-        kept = broken >= 0
-        rejected = Rejected(ROLLOUT_RULES, as_table.take(kept), broken[kept], np.ones(int(kept.sum()), dtype=np.int64))
-        return Space(rejected, expand(request.filters, backends, meshes[~kept]))
+        screened = keeping(request, setting_of(request), ROLLOUT_RULES, weigh=lambda shapes, splits: splits[0][shapes.ranks])
+        return Space(screened.rejected, expand(request.filters, backends, screened.meshes))
 
     def table_of(self, strategies: Sequence[Strategy]) -> RolloutTable:
         """Strategies as columns, with their rollouts."""
@@ -105,9 +101,8 @@ class Rollout(PlannedWorkload[RolloutTable]):
 
     def batches(self, ask: Ask) -> Iterator[tuple[int, StrategyTable]]:
         """Group the meshes by data x fsdp x tensor."""
-        meshes = mesh_sizes(ask.request, ask.most_devices)
         rules = tuple(rule for rule in ROLLOUT_RULES if rule.name not in _BATCH_RULES)
-        meshes = meshes[screen(setting_of(ask.request), rules, mesh_table(meshes)) < 0]
+        meshes = keeping(ask.request, setting_of(ask.request), rules, most_devices=ask.most_devices).meshes
         units = meshes[:, [AXES.index(axis) for axis in ("data", "fsdp", "tensor")]].prod(axis=1)
         for unit in np.unique(units):
             yield int(unit), expand(ask.request.filters, ask.backends, meshes[units == unit])

@@ -16,10 +16,13 @@ from planner.measure.workers.job import STEP, CompileJob
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules import ALL_RULES, MESH_RULES
-from planner.space.analysis import Space, knob_rules_of, mesh_table, setting_of
-from planner.space.enumerate import Ints, Knobs, expand, mesh_sizes, points_of_each
+from planner.space.analysis import Space, knob_rules_of, setting_of
+from planner.space.count import strategies_of
+from planner.space.enumerate import PLACED, Knobs, expand
+from planner.space.meshes import Splits, keeping, mesh_table
 from planner.space.one_strategy import resolve_step
-from planner.space.reject import Rejected, screen
+from planner.space.reject import Tally, screen
+from planner.space.shapes import Ints, Shapes
 from planner.workloads.interface import PlannedWorkload
 
 
@@ -32,27 +35,21 @@ class TrainStep(PlannedWorkload[StrategyTable]):
     def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
         """Every combination of mesh and knobs that breaks no rule."""
         setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
-        meshes = mesh_sizes(request, most_devices)
-        points = expand(request, knobs, meshes[screen(setting, MESH_RULES, mesh_table(meshes)) < 0])
+        points = expand(request, knobs, keeping(request, setting, MESH_RULES, most_devices=most_devices).meshes)
         return points.take(screen(setting, knob_rules_of(request), points) < 0)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
         """The same points; a rejected mesh counts with all the knobs that it could have had."""
         setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
-        meshes = mesh_sizes(request)
-        as_table = mesh_table(meshes)
-        broken = screen(setting, MESH_RULES, as_table)
-        points = expand(request, knobs, meshes[broken < 0])
-        knob_rules = knob_rules_of(request)
-        knob_broken = screen(setting, knob_rules, points)
-        weights = points_of_each(request, knobs, meshes[broken >= 0])
-        rejected = Rejected(
-            rules=(*MESH_RULES, *knob_rules),
-            table=StrategyTable.concatenate([as_table.take(broken >= 0), points.take(knob_broken >= 0)]),
-            rule=np.concatenate([broken[broken >= 0], knob_broken[knob_broken >= 0] + len(MESH_RULES)]),
-            weight=np.concatenate([weights, np.ones(int((knob_broken >= 0).sum()), dtype=np.int64)]),
-        )
-        return Space(rejected, points.take(knob_broken < 0))
+
+        def weigh(shapes: Shapes, splits: Splits) -> Ints:
+            return strategies_of(request, knobs, shapes, splits=splits)
+
+        screened = keeping(request, setting, MESH_RULES, weigh=weigh)
+        points, tally = expand(request, knobs, screened.meshes), Tally(knob_rules_of(request))
+        broken = screen(setting, knob_rules_of(request), points)
+        tally.add(broken, points)
+        return Space(screened.rejected.then(tally.result()), points.take(broken < 0))
 
     def table_of(self, strategies: Sequence[Strategy]) -> StrategyTable:
         """Strategies as columns."""
@@ -69,7 +66,7 @@ class TrainStep(PlannedWorkload[StrategyTable]):
     def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
         """The knobs of ``like`` on other meshes."""
         knobs, table = StrategyTable.from_strategies([like]), mesh_table(meshes)
-        same = {name: np.repeat(getattr(knobs, name), len(meshes)) for name in table.__dataclass_fields__ if name not in AXES}
+        same = {name: np.repeat(getattr(knobs, name), len(meshes)) for name in table.__dataclass_fields__ if name not in PLACED}
         table = replace(table, **same)
         return table, need_bytes(setting, table)
 
@@ -103,9 +100,8 @@ class TrainStep(PlannedWorkload[StrategyTable]):
 
 def _by_ranks(request: SearchRequest, most_devices: int) -> Iterator[tuple[int, Ints]]:
     """Meshes that break no rule except the batch's, grouped by data x fsdp."""
-    meshes = mesh_sizes(request, most_devices)
     rules = tuple(rule for rule in MESH_RULES if rule.name != "batch")
-    meshes = meshes[screen(setting_of(request), rules, mesh_table(meshes)) < 0]
+    meshes = keeping(request, setting_of(request), rules, most_devices=most_devices).meshes
     ranks = meshes[:, AXES.index("data")] * meshes[:, AXES.index("fsdp")]
     for count in np.unique(ranks):
         yield int(count), meshes[ranks == count]

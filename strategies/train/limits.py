@@ -122,6 +122,8 @@ def _windows(spec: StepSpec) -> Iterator[str]:
 
 def _features(spec: StepSpec) -> Iterator[str]:
     model, strategy = spec.model, spec.strategy
+    if strategy.expert_fold > 1:
+        yield f"expert_fold={strategy.expert_fold} is priced, not built: the step's expert ranks are an axis; use expert"
     if model.experts is None and strategy.mesh.expert > 1:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
     if model.experts is not None:

@@ -6,7 +6,19 @@ from lcplan.catalog import hardware, hardware_names
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.hardware import Figure, GpuFacts, HardwareSpec
 
-GPUS = ("dgx-a100-40", "dgx-a100-80", "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72")
+GPUS = (
+    "dgx-a100-40",
+    "dgx-a100-80",
+    "hgx-a800",
+    "dgx-h100",
+    "dgx-h200",
+    "dgx-b200",
+    "gb200-nvl72",
+    "gb300-nvl72",
+    "gh200-quad",
+)
+OTHERS = ("dgx-b300", "gh200", "hgx-b300", "hgx-h20", "pcie-a40", "pcie-l40s")
+"""GPUs whose peak is not the product of their clock and their units, or that have a network in place of a domain."""
 AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
 SLICES = ("tpu-v4-32", "tpu-v5e-8", "tpu-v5p-64", "tpu-v6e-256", "tpu-7x-128")
 
@@ -21,10 +33,10 @@ def figures(value):
 
 def test_what_the_catalogue_has():
     families = ("tpu-7x-N", "tpu-v4-N", "tpu-v5e-N", "tpu-v5p-N", "tpu-v6e-N")
-    assert hardware_names() == tuple(sorted(("cpu-host", *GPUS, *AMD, *families)))
+    assert hardware_names() == tuple(sorted(("cpu-host", *GPUS, *OTHERS, *AMD, *families)))
 
 
-@pytest.mark.parametrize("name", [*GPUS, *AMD, *SLICES, "cpu-host"])
+@pytest.mark.parametrize("name", [*GPUS, *OTHERS, *AMD, *SLICES, "cpu-host"])
 def test_every_figure_has_a_source_and_none_is_a_users(name):
     found = list(figures(hardware(name)))
     assert len(found) >= 8
@@ -41,6 +53,9 @@ def test_every_figure_has_a_source_and_none_is_a_users(name):
         ("gb300-nvl72", 72, 72, 4),
         ("dgx-a100-40x2", 16, 8, 8),
         ("mi300x", 8, 8, 8),
+        ("gh200x4", 4, 1, 1),
+        ("gh200-quadx2", 8, 4, 4),
+        ("hgx-h20", 8, 8, 8),
         ("mi355xx4", 32, 8, 8),
         ("tpu-v5p-64", 32, 32, 4),
         ("tpu-v4-32", 16, 16, 4),
@@ -61,7 +76,7 @@ def test_devices_domains_and_nodes(name, devices, domain, node):
     ("alias", "name"),
     [
         ("h100", "dgx-h100"),
-        ("H200x2", "dgx-h200x2"),
+        ("H200x16", "dgx-h200x2"),
         ("b200", "dgx-b200"),
         ("gb200", "gb200-nvl72"),
         ("a100-40", "dgx-a100-40"),
@@ -124,6 +139,37 @@ def test_a_gpu_has_one_instruction_set():
         GpuFacts.read(facts | {"compute_capability": (9, 0)}, "gpu")
     with pytest.raises(BadInputError, match="and not both"):
         GpuFacts.read(facts | {"gcn_arch": None}, "gpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "tflop_per_s", "gb_per_s", "link_gb_per_s"),
+    [
+        ("hgx-h20", 148, 4000, 450),
+        ("hgx-a800", 312, 2039, 200),
+        ("pcie-l40s", 362, 864, 31.5),
+        ("pcie-a40", 149.7, 696, 31.5),
+        ("gh200", 989, 4000, 450),
+        ("gh200-quad", 989, 4000, 450),
+        ("dgx-b300", 2250, 7936, 900),
+        ("hgx-b300", 2250, 7936, 900),
+        ("mi300x", 1307.4, 5300, 448),
+        ("mi325x", 1307.4, 6000, 448),
+        ("mi350x", 2306.9, 8000, 537.6),
+        ("mi355x", 2516.6, 8000, 537.6),
+    ],
+)
+def test_figures_of_more_gpus(name, tflop_per_s, gb_per_s, link_gb_per_s):
+    spec = hardware(name)
+    assert spec.device.peak_flop_per_s.value == pytest.approx(tflop_per_s * 1e12, rel=1e-3)
+    assert spec.device.hbm_bytes_per_s.value == pytest.approx(gb_per_s * 1e9, rel=1e-3)
+    assert spec.domain_link.oneway_bytes_per_s.value == link_gb_per_s * 1e9
+    assert spec.network_link is not None
+    assert spec.device.gpu is not None
+
+
+def test_four_superchips_without_a_switch_share_no_links():
+    link = hardware("gh200-quad").domain_link
+    assert 3 * link.peer_oneway_bytes_per_s.value == link.oneway_bytes_per_s.value
 
 
 def test_figures_as_published():

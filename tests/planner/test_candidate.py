@@ -45,6 +45,16 @@ def test_compiled_memory_with_the_allowance_decides_at_the_byte(total, fits):
     assert candidate.estimate["fits"] is True, "the prediction stays as it was"
 
 
+def test_memory_compiled_for_host_devices_rejects_nothing():
+    host = _compiled(220).model_copy(update={"rung": "compiled:host"})
+    candidate = _candidate().with_compiled(host, 176)
+    assert candidate.compiled is not None
+    assert candidate.compiled.fits is None
+    assert candidate.best.to_json() == _candidate().best.to_json()
+    over = _candidate(fits=False).with_compiled(host.model_copy(update={"total_bytes": 1}), 176)
+    assert over.best.fits is False, "and it makes nothing fit"
+
+
 def test_timed_seconds_replace_modelled_ones():
     candidate = _candidate().with_compiled(_compiled(150), 200).with_timed(_timed(4.0))
     assert candidate.best.step_s == 4.0

@@ -44,7 +44,8 @@ def test_amd_gpus_have_rccl_alone(ask):
     assert found.backends == ("rccl",)
     assert "jax has no fused attention for AMD GPUs: blockwise JAX attention runs instead" in found.notes[0]
     assert found.notes[1] == (
-        "mi300x cannot be compiled for here (not known to this toolchain); compiles have the evidence level compiled:host"
+        "mi300x cannot be compiled for here (not known to this toolchain); compiles have the evidence level compiled:host: "
+        "they show that the step builds, and its memory stays modelled"
     )
     with pytest.raises(BadInputError, match=r"--backend nvshmem: mi300x has rccl"):
         offer(_toolchain(), ask(hw="mi300x", backend=("nvshmem",)))

@@ -31,6 +31,9 @@ def test_a_rollout_longer_than_the_sliding_window_is_refused(ask):
         (3 * 2**19, "gb200-nvl72", None, 2),  # 4 Mi / 1.5 Mi, rounded down
         (2**23, "gb200-nvl72", None, 1),  # at least one sequence
         (1024, "cpu-host", 8, 8),  # one sequence a host device
+        (131072, "gb200-nvl72x142", None, 1278),  # 10,224 x 16 Ki / 128 Ki
+        (131072, "gb200-nvl72x16", 1024, 128),  # the devices that are asked for
+        (131072, "gb200-nvl72x16", 256, 32),  # 4 Mi / 128 Ki, which 16 Ki on each of 256 are too
     ],
 )
 def test_default_global_batch(seq, hw, devices, batch):

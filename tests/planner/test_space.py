@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 
 from cost_models.inputs.table import StrategyTable
-from planner.space.enumerate import Knobs, divisors, expand, mesh_options, mesh_sizes
+from lcplan.strategy import AXES
+from planner.space.enumerate import Knobs, expand, mesh_options
+from planner.space.meshes import every_mesh
+from planner.space.shapes import divisors
 
 BACKENDS = ("nccl", "nvshmem")
 
@@ -16,27 +19,27 @@ def _ordered_factorisations(count: int) -> int:
 
 def test_every_factorisation_of_every_count(ask):
     request = ask("llama-tiny", "dgx-h100", seq=1024, batch=8)
-    meshes = mesh_sizes(request)
+    meshes = every_mesh(request)
     assert len(meshes) == sum(_ordered_factorisations(n) for n in range(1, 9))
     assert len({tuple(mesh) for mesh in meshes}) == len(meshes)
     assert (meshes[:, 4] == 1).all(), "a dense model has no expert axis"
 
 
 def test_exactly_the_devices_asked_for(ask):
-    meshes = mesh_sizes(ask(devices=32))
-    assert (meshes.prod(axis=1) == 32).all()
+    meshes = every_mesh(ask(devices=32))
+    assert (meshes[:, : len(AXES)].prod(axis=1) == 32).all()
     assert len(meshes) == _ordered_factorisations(32)
 
 
 def test_axis_filters(ask):
-    meshes = mesh_sizes(ask(devices=32, mesh="context=8..16,tensor=2"))
+    meshes = every_mesh(ask(devices=32, mesh="context=8..16,tensor=2"))
     assert set(map(tuple, meshes[:, 2:4])) == {(8, 2), (16, 2)}
 
 
 def test_points_of_a_mesh_are_what_is_expanded(ask):
     request = ask(devices=32, mesh="context=16,tensor=2")
     knobs = Knobs.of(request.filters, BACKENDS, kind="gpu")
-    meshes = mesh_sizes(request)
+    meshes = every_mesh(request)
     table = expand(request, knobs, meshes)
     assert len(table) == sum(mesh_options(request, knobs, tuple(mesh)).points for mesh in meshes)
     rows = {table.strategy(i) for i in range(len(table))}
@@ -45,7 +48,7 @@ def test_points_of_a_mesh_are_what_is_expanded(ask):
 
 def test_without_context_one_scheme_stands_for_all(ask):
     request = ask(seq=8192, batch=512, mesh="context=1,fsdp=8", devices=8)
-    table = expand(request, Knobs.of(request.filters, BACKENDS, kind="gpu"), mesh_sizes(request))
+    table = expand(request, Knobs.of(request.filters, BACKENDS, kind="gpu"), every_mesh(request))
     assert len(np.unique(table.scheme)) == 1
 
 
@@ -53,7 +56,7 @@ def test_placements_only_where_they_differ(ask):
     one_domain = ask(mesh="fsdp=2,context=4", devices=8, hw="dgx-h100")
     two_domains = ask(mesh="fsdp=2,context=8", devices=16, hw="dgx-h100x2")
     orders = [
-        len(mesh_options(r, Knobs.of(r.filters, BACKENDS, kind="gpu"), tuple(mesh_sizes(r)[0])).axis_order)
+        len(mesh_options(r, Knobs.of(r.filters, BACKENDS, kind="gpu"), tuple(every_mesh(r)[0])).axis_order)
         for r in (one_domain, two_domains)
     ]
     assert orders == [1, 2]
@@ -63,7 +66,7 @@ def test_filters_of_knobs(ask):
     request = ask(
         devices=8, mesh="context=8", scheme=("ring",), remat=("full", "save-all"), microbatches=(4,), loss_chunk_tokens=(512,)
     )
-    table = expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), mesh_sizes(request))
+    table = expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), every_mesh(request))
     assert len(table) == 2
     assert {table.strategy(i).remat for i in range(2)} == {"full", "save-all"}
     assert table.strategy(0).microbatches == 4
@@ -72,7 +75,7 @@ def test_filters_of_knobs(ask):
 
 def test_an_empty_space_has_empty_columns(ask):
     request = ask(devices=7, mesh="context=2")
-    meshes = mesh_sizes(request)
+    meshes = every_mesh(request)
     assert len(meshes) == 0
     assert isinstance(expand(request, Knobs.of(request.filters, ("nccl",), kind="gpu"), meshes), StrategyTable)
 

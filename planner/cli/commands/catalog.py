@@ -14,6 +14,7 @@ from lcplan.catalog.tpu import slice_names
 from lcplan.formats.units import format_bytes, format_count, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
+from planner.cli.hardware_words import note_words
 from planner.cli.options import output_format
 from planner.cli.output import print_csv, print_json, print_view
 from planner.report.terminal.tables import plain
@@ -29,6 +30,8 @@ def command(kind: str, name: str | None, output: str) -> int:
     NAME may be a file as well: a config.json or a YAML spec is read, checked and shown as lcplan understands it.
     """
     if name is not None:
+        if kind == "hardware":
+            note_words(name)
         spec = catalog.model(name) if kind == "models" else catalog.hardware(name)
         _show_one(spec, output)
     else:

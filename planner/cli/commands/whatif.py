@@ -10,7 +10,8 @@ from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
+from planner.cli.hardware_words import noted
+from planner.cli.options import HW_HELP, Bytes, Tokens, document_option, knob_options, output_format, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.report.terminal.whatif import whatif_view
@@ -48,13 +49,13 @@ class WhatIfOptions(RequestOptions):
 @click.argument("question", type=click.Choice(get_args(Question)))
 @click.option("--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
 @click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; not needed by max-seq, and a sweep may vary it.")
-@click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: gb200-nvl72, dgx-h100x4, tpu-v5p-64, a YAML spec.")
+@click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP)
 @click.option("--devices", type=click.IntRange(min=1), help="At most this many devices. [default: all of the hardware]")
 @click.option(
     "--global-batch",
     type=click.IntRange(min=1),
     metavar="SEQS",
-    help="Sequences per step. [default: 4 Mi tokens, rounded down; on cpu-host one per device]",
+    help="Sequences per step. [default: 16k tokens per device, at least 4 Mi; on cpu-host one sequence per device]",
 )
 @document_option
 @click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]")

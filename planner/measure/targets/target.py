@@ -7,6 +7,7 @@ from typing import Literal
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.segments import domains_of, segment_of
 from lcplan.spec.torus import host_bounds, sub_torus
 from lcplan.strategy import Strategy
 from planner.measure.targets.backends import compiler_options
@@ -99,15 +100,17 @@ def target_for(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolcha
     return build(strategy, hardware, toolchain=toolchain)
 
 
-def gpu_topology(devices: int, hardware: HardwareSpec) -> str:
-    """``PARTITIONSxHOSTSxGPUS``: one NVLink domain is a partition; as few partitions, then hosts, as split evenly.
+def gpu_topology(devices: int, hardware: HardwareSpec, segment: int = 0) -> str:
+    """``PARTITIONSxHOSTSxGPUS``: one NVLink domain is a partition, of which the job has ``segment`` devices on as few hosts.
 
-    >>> from lcplan.spec.hardware import HardwareSpec
-    >>> rack = HardwareSpec.model_construct(domain_size=72, node_size=4, domains=2)
-    >>> [gpu_topology(n, rack) for n in (2, 32, 72, 144)]
-    ['1x1x2', '1x8x4', '1x18x4', '2x18x4']
+    >>> from lcplan.catalog import hardware
+    >>> racks = hardware("gb200-nvl72x2")
+    >>> [gpu_topology(n, racks) for n in (2, 32, 72, 144, 128)], gpu_topology(64, racks, segment=32)
+    (['1x1x2', '1x8x4', '1x18x4', '2x18x4', '2x16x4'], '2x8x4')
     """
-    partitions = _even_parts(devices, hardware.domain_size)
+    partitions, rest = divmod(devices, segment_of(hardware, devices, segment))
+    if rest:  # no rule of a single strategy's compile asks for more: the fewest even parts
+        partitions = _even_parts(devices, hardware.domain_size)
     inside = devices // partitions
     hosts = _even_parts(inside, hardware.node_size)
     return f"{partitions}x{hosts}x{inside // hosts}"
@@ -167,7 +170,7 @@ def _version(version: tuple[int, ...]) -> str:
 
 
 def _gpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
-    topology = gpu_topology(strategy.devices, hardware)
+    topology = gpu_topology(strategy.devices, hardware, strategy.segment)
     cudnn = version_of(toolchain.versions["cudnn"]) if "cudnn" in toolchain.versions else DEFAULT_CUDNN
     return Target(
         name=f"{hardware.device.name} {topology}",
@@ -184,7 +187,7 @@ def _tpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolch
     assert hardware.topology_name is not None, "target_verdict looks first"
     assert hardware.torus is not None, "target_verdict looks first"
     generation = hardware.topology_name.split(":")[0]
-    slices = -(-strategy.devices // hardware.domain_size)
+    slices = domains_of(hardware, strategy.devices, strategy.segment)
     chips, rest = divmod(strategy.devices, slices * hardware.devices_per_chip)
     block = None if rest else sub_torus(chips, hardware.torus)
     if block is None:

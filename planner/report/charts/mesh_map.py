@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.segments import segment_of
 from lcplan.strategy import Strategy
 from planner.report.charts.chart import PALETTE, Chart, Figures
 
@@ -43,7 +44,8 @@ def axis_places(strategy: Strategy, hardware: HardwareSpec) -> tuple[AxisPlace, 
         size = getattr(strategy.mesh, axis)
         stride = prod(getattr(strategy.mesh, inner) for inner in strategy.axis_order[index + 1 :])
         if size > 1:
-            inside = strategy.devices <= hardware.domain_size or stride * size <= hardware.domain_size
+            segment = segment_of(hardware, strategy.devices, strategy.segment)
+            inside = segment % (stride * size) == 0
             network = hardware.network_link
             link = hardware.domain_link.name if inside or network is None else network.name
             found.append(AxisPlace(axis, size, stride, link, inside))
@@ -56,8 +58,10 @@ def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart | None:
     if not places:
         return None
     drawn = min(strategy.devices, MOST_DEVICES)
-    columns = min(hardware.domain_size, WIDEST, strategy.devices)
-    values = [_device(place, device, hardware=hardware, columns=columns) for place in places for device in range(drawn)]
+    segment = segment_of(hardware, strategy.devices, strategy.segment)
+    columns = min(segment, WIDEST)
+    machine = _Machine(segment, hardware.node_size, columns)
+    values = [_device(place, device, machine) for place in places for device in range(drawn)]
     note = f"Only the first {drawn} of {strategy.devices} devices are drawn." if drawn < strategy.devices else ""
     says = (
         "Devices of the machine as squares, one panel per axis; filled squares are the group of the first device. "
@@ -66,17 +70,27 @@ def mesh_map(strategy: Strategy, hardware: HardwareSpec) -> Chart | None:
     return Chart("mesh", "The mesh on the hardware", says, _spec(values, places, columns=columns), _figures(places), note)
 
 
-def _device(place: AxisPlace, device: int, *, hardware: HardwareSpec, columns: int) -> dict[str, Any]:
-    domain, local = divmod(device, hardware.domain_size)
+@dataclass(frozen=True)
+class _Machine:
+    """The devices that a job uses of each domain and host, and those drawn in one row."""
+
+    segment: int
+    node_size: int
+    columns: int
+
+
+def _device(place: AxisPlace, device: int, machine: _Machine) -> dict[str, Any]:
+    domain, local = divmod(device, machine.segment)
+    columns = machine.columns
     member = device // place.stride % place.size
     first = local // columns * columns
     return {
         "panel": place.words,
-        "row": f"domain {domain}" if columns == hardware.domain_size else f"domain {domain}, from {first}",
+        "row": f"domain {domain}" if columns == machine.segment else f"domain {domain}, from {first}",
         "column": local % columns,
         "device": device,
         "domain": domain,
-        "node": device // hardware.node_size,
+        "node": device // machine.node_size,
         "rank": member,
         "group": "its group" if device == member * place.stride else "other groups",
     }

@@ -12,4 +12,4 @@ MARKS: dict[Rung, str] = {
     "timed:full": "t",
 }
 
-LEGEND = "~ modelled   h compiled on this host   c compiled for the target   s timed slice   t timed whole"
+LEGEND = "~ modelled   c compiled for the target   s timed slice   t timed whole"

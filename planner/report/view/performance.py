@@ -32,7 +32,7 @@ class Performance:
         """Read them from the best that is known of ``candidate``."""
         best, estimate = candidate.best, candidate.estimate
         timed = candidate.timed is not None and candidate.timed.step_s is not None
-        compiled = candidate.compiled if candidate.compiled and candidate.compiled.total_bytes is not None else None
+        compiled = candidate.target_compile
         rate = estimate["tflop_per_s_per_device"] * estimate["step_s"] / best.step_s
         return cls(
             step=format_seconds(best.step_s),

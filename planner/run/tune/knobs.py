@@ -15,7 +15,7 @@ from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
-from planner.space.enumerate import divisors
+from planner.space.shapes import divisors
 from planner.trainers import trainer
 
 SMALLEST_TILES = {"blockwise": 64, "splash": 256}

@@ -12,6 +12,7 @@ from lcplan import __version__
 from lcplan.evidence.plan import Plan
 from lcplan.formats.units import format_tokens
 from planner.trainers import Translation
+from planner.trainers.common.launchers import placement_notes
 
 LAUNCH_FILE = "launch.sh"
 
@@ -73,8 +74,9 @@ def run_name(translation: Translation) -> str:
 def launch_script(translation: Translation, launch: Launch) -> str:
     """The launch line as a shell script."""
     once = "" if launch.slurm else "once "
+    notes = (*placement_notes(translation.job), *launch.notes)
     lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in launch.slurm)]
-    lines += [f"# {title(translation)}", f"# Run {once}{launch.where}.", *(f"# {note}" for note in launch.notes)]
+    lines += [f"# {title(translation)}", f"# Run {once}{launch.where}.", *(f"# {note}" for note in notes)]
     lines += ["set -euo pipefail", *_folder(launch)]
     lines += [f'export {name}="{value}"' for name, value in launch.environment.items()]
     starter = f"${{LAUNCHER:-srun {' '.join(launch.slurm)}}} " if launch.slurm else ""

@@ -68,20 +68,41 @@ def mesh_text(sizes: Mapping[str, int]) -> str:
     return ",".join(f"{axis}={sizes.get(axis, 1)}" for axis in named)
 
 
-def with_experts(sizes: dict[str, int], experts: int, *, key: str, file: str) -> dict[str, int]:
-    """Return the mesh of a trainer that puts experts on ranks of its data-parallel axis, as lcplan's separate axis.
+def with_experts(
+    sizes: dict[str, int], experts: int, *, splits: bool, key: str, file: str
+) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
+    """Return mesh and knobs of a trainer whose expert ranks are the innermost of its context and fsdp ranks.
+
+    Where no context rank is among them they are lcplan's expert axis, else they are folded.
+
+    Parameters
+    ----------
+    sizes
+        The mesh without them.
+    experts
+        Expert ranks.
+    splits
+        Whether tensor ranks split each expert; else they are among the expert ranks.
+    key, file
+        Of the number, for messages.
 
     Raises
     ------
     BadInputError
-        The number of ranks that shard the state is not a multiple of the expert ranks.
+        The expert ranks do not divide the ranks that they are among.
     """
-    if sizes["fsdp"] % experts:
+    if experts == 1:
+        return sizes, {}
+    splits = splits or sizes["tensor"] == 1
+    if splits and sizes["context"] == 1 and sizes["fsdp"] % experts == 0:
+        return sizes | {"fsdp": sizes["fsdp"] // experts, "expert": experts}, {}
+    ranks = sizes["fsdp"] * sizes["context"] * (1 if splits else sizes["tensor"])
+    if ranks % experts:
+        names = "that have tokens of their own and shard the state" if splits else "that shard the state"
         raise BadInputError(
-            f"{file}: {key}={experts} does not divide the {sizes['fsdp']} ranks that have a batch and shard the state; lcplan "
-            "puts experts only on these"
+            f"{file}: {key}={experts} does not divide the {ranks} ranks {names}; lcplan puts experts only on these"
         )
-    return sizes | {"fsdp": sizes["fsdp"] // experts, "expert": experts}
+    return sizes, {"expert_fold": (experts,), "expert_tensor": ("split" if splits else "whole",)}
 
 
 def whole(value: Any, key: str, *, file: str) -> int:

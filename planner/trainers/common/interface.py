@@ -50,6 +50,12 @@ class Job:
         return self.workload.global_batch // (self.replicas * self.strategy.microbatches)
 
     @property
+    def expert_ranks(self) -> tuple[int, int]:
+        """Ranks that share a layer's experts, and the tensor ranks that split each expert."""
+        strategy = self.strategy
+        return strategy.mesh.expert * strategy.expert_fold, 1 if strategy.expert_tensor == "whole" else strategy.mesh.tensor
+
+    @property
     def local_tokens(self) -> int:
         """Tokens of one microbatch on one context rank."""
         return self.micro_sequences * self.workload.seq_len // self.strategy.mesh.context
@@ -81,6 +87,8 @@ class Difference(Frozen):
     why: str
     field: str | None = None
     """The strategy's field, or ``workload``, that changes with it and so is priced; None: the cost model has no such input."""
+    with_fields: tuple[str, ...] = ()
+    """Further fields that change with ``field``."""
     extra_bytes: int = 0
     """Bytes per device of the trainer beyond (or below) the cost model, counted by hand."""
 
@@ -189,6 +197,10 @@ class Trainer:
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
     keys: frozenset[KnobName] = frozenset()
     """Knobs beyond ``knobs`` that its files or the environment of its launch have a key for."""
+    folds_experts: bool = False
+    """Whether expert ranks are folded over the ranks of context and fsdp, from the innermost, in place of an axis."""
+    splits_experts: bool = True
+    """Whether the tensor ranks of expert ranks split each expert; else they are expert ranks too, and hold whole ones."""
     any_axis_order: bool = False
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP

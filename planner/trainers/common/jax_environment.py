@@ -12,6 +12,7 @@ from lcplan.evidence.plan import Plan
 from planner.measure.targets.backends import devices_per_process, environment, flags_variable, xla_flags
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch
+from planner.trainers.common.launchers import slurm_placement
 
 HEAP_CHUNKS = 6
 """Chunks of keys and values in the heap: sent and received, in bf16 (1 each) and as gradients in fp32 (2 each)."""
@@ -56,7 +57,8 @@ def launch_per_device(job: Job, command: tuple[str, ...], environment: Mapping[s
     """The launch with one process per device, under Slurm or another launcher that jax finds its ranks from."""
     per_node = min(job.hardware.node_size, job.strategy.devices)
     nodes = -(-job.strategy.devices // per_node)
-    shape = (f"--nodes={nodes}", f"--ntasks-per-node={per_node}", f"--gpus-per-node={per_node}")
+    segment = tuple(option for option in slurm_placement(job) if option.startswith("--segment"))
+    shape = (f"--nodes={nodes}", *segment, f"--ntasks-per-node={per_node}", f"--gpus-per-node={per_node}")
     notes = (
         f"NVSHMEM needs one process per device: {nodes * per_node} processes, {per_node} on each of {nodes} nodes.",
         "jax takes rank and local device of each process from Slurm (SLURM_PROCID, SLURM_LOCALID) or Open MPI.",

@@ -59,7 +59,7 @@ def translate(trainer: Trainer, job: Job, *, fits: Fits, jax: str = "") -> Trans
         job, difference = _knob(trainer, job, name=name, jax=jax, fits=fits)
         differences += difference
     differences += _without_key(trainer, job, planned=planned)
-    for step in (_replicas, _loss, _axis_order, _documents):
+    for step in (_replicas, _expert_ranks, _loss, _axis_order, _documents):
         job, difference = step(trainer, job)
         differences += difference
     return Translation(trainer, jax, job, (*differences, *trainer.extras(job)))
@@ -127,6 +127,26 @@ def _replicas(trainer: Trainer, job: Job) -> Step:
         field="mesh",
     )
     return job.with_strategy(mesh=merged), [difference]
+
+
+def _expert_ranks(trainer: Trainer, job: Job) -> Step:
+    """Fold an expert axis that has context ranks outside it, where the trainer's expert ranks start from the innermost."""
+    mesh = job.strategy.mesh
+    whole = mesh.tensor > 1 and not trainer.splits_experts
+    if not trainer.folds_experts or mesh.expert == 1 or (mesh.context == 1 and not whole):
+        return job, []
+    names = "tensor, context and fsdp" if whole else "context and fsdp"
+    difference = Difference(
+        name="expert-ranks",
+        plan=f"an axis of {mesh.expert}, with sequences of its own, inside context",
+        trainer=f"the innermost {mesh.expert} ranks of {names}" + (", which hold whole experts" if whole else ""),
+        why=f"{trainer.title} folds expert ranks over the other axes; context ranks are then neighbours",
+        field="mesh",
+        with_fields=("expert_fold", "expert_tensor"),
+    )
+    folded = mesh.model_copy(update={"fsdp": mesh.fsdp * mesh.expert, "expert": 1})
+    kind = "whole" if whole else "split"
+    return job.with_strategy(mesh=folded, expert_fold=mesh.expert, expert_tensor=kind), [difference]
 
 
 def _loss(trainer: Trainer, job: Job) -> Step:

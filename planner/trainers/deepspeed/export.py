@@ -8,7 +8,7 @@ from typing import Any
 from lcplan.evidence.plan import Plan
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
-from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.common.launchers import RENDEZVOUS_NOTE, torchrun
 from planner.trainers.deepspeed.facts import FILE
 
 MODULE = "lcplan_deepspeed.py"

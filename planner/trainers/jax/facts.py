@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from cost_models.inputs.setting import Setting
+from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Strategy
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
+from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Knob, KnobName, Trainer
 from planner.trainers.common.knobs import any_dispatch, as_is, either_dtype, instead
 
@@ -31,6 +36,15 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
     }
 
 
+def _folded(_: Setting, table: StrategyTable) -> Mask:
+    return np.asarray(table.expert_fold > 1)
+
+
+def _say_folded(_: Setting, strategy: Strategy) -> str:
+    fold = strategy.expert_fold
+    return f"expert_fold={fold}: the expert ranks of lcplan's own step are an axis; plan with --mesh expert={fold}"
+
+
 TRAINER = Trainer(
     name="jax",
     title="lcplan's own step",
@@ -39,7 +53,7 @@ TRAINER = Trainer(
     file=FILE,
     kinds=("gpu", "tpu", "cpu"),
     knobs=knobs,
-    rules=(),
+    rules=(Rule("jax-expert-fold", "knob", _folded, _say_folded),),
     any_axis_order=True,
     jax=JAX,
     own_step=True,

@@ -42,21 +42,15 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mesh(args: Any) -> dict[str, int]:
-    """Axis sizes; expert ranks are data-parallel and context ranks, which the other axes then have fewer of."""
-    outside = args.expert_tensor_parallel_size * args.expert_model_parallel_size
-    if args.world_size % outside:
-        raise ValueError(f"experts on {outside} ranks do not divide the {args.world_size} ranks (parallel_state)")
+    """Axis sizes; expert ranks are an axis where they are data-parallel ranks only, and else folded over the axes."""
+    experts, split = args.expert_model_parallel_size, args.expert_tensor_parallel_size
+    if args.world_size % (experts * split):
+        raise ValueError(f"experts on {experts * split} ranks do not divide the {args.world_size} ranks (parallel_state)")
+    context, tensor = args.context_parallel_size, args.tensor_model_parallel_size
     copies = args.num_distributed_optimizer_instances
     ranks = args.data_parallel_size // copies
-    if ranks % args.expert_model_parallel_size:
-        raise ValueError(f"{args.expert_model_parallel_size} expert ranks do not divide {ranks} data-parallel ranks")
-    return {
-        "data": copies,
-        "fsdp": ranks // args.expert_model_parallel_size,
-        "context": args.context_parallel_size,
-        "tensor": args.tensor_model_parallel_size,
-        "expert": args.expert_model_parallel_size,
-    }
+    axis = experts if context == 1 and split == tensor and ranks % experts == 0 else 1
+    return {"data": copies, "fsdp": ranks // axis, "context": context, "tensor": tensor, "expert": axis}
 
 
 def _experts(args: Any) -> dict[str, Any]:
@@ -65,6 +59,7 @@ def _experts(args: Any) -> dict[str, Any]:
         return {}
     return {
         "experts": [args.num_experts, args.moe_router_topk, args.moe_ffn_hidden_size],
+        "expert_ranks": [args.expert_model_parallel_size, args.expert_tensor_parallel_size],
         "dispatch": [args.moe_token_dispatcher_type, args.moe_expert_capacity_factor],
     }
 

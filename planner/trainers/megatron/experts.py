@@ -69,9 +69,10 @@ def dispatch_arguments(job: Job) -> Arguments:
     strategy = job.strategy
     if job.model.experts is None:
         return {}
+    ranks, split = job.expert_ranks
     arguments: Arguments = {
-        "expert-model-parallel-size": str(strategy.mesh.expert),
-        "expert-tensor-parallel-size": str(strategy.mesh.tensor),
+        "expert-model-parallel-size": str(ranks),
+        "expert-tensor-parallel-size": str(split),
         "moe-token-dispatcher-type": DISPATCHERS[strategy.moe_dispatch],
     }
     if strategy.moe_dispatch == "capacity":
@@ -85,13 +86,13 @@ def bridge_fields(job: Job) -> dict[str, object]:
     experts = job.model.experts
     if experts is None:
         return {}
-    strategy = job.strategy
+    strategy, (ranks, split) = job.strategy, job.expert_ranks
     fields: dict[str, object] = {
         "model.num_moe_experts": experts.count,
         "model.moe_router_topk": experts.active,
         "model.moe_ffn_hidden_size": experts.d_ff,
-        "model.expert_model_parallel_size": strategy.mesh.expert,
-        "model.expert_tensor_parallel_size": strategy.mesh.tensor,
+        "model.expert_model_parallel_size": ranks,
+        "model.expert_tensor_parallel_size": split,
         "model.moe_grouped_gemm": True,
         "model.moe_token_dispatcher_type": DISPATCHERS[strategy.moe_dispatch],
     }
@@ -112,8 +113,8 @@ def extras(job: Job) -> list[Difference]:
     if job.model.experts is None:
         return []
     found = buffers(job, "Megatron")
-    mesh = job.strategy.mesh
-    if mesh.tensor > 1 and mesh.expert > 1:
+    mesh, (ranks, split) = job.strategy.mesh, job.expert_ranks
+    if split > 1 and ranks > 1:
         found.append(
             Difference(
                 name="dispatch",

@@ -6,7 +6,7 @@ from lcplan.evidence.plan import Plan
 from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, run_name, title
-from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.common.launchers import RENDEZVOUS_NOTE, torchrun
 from planner.trainers.megatron import experts
 from planner.trainers.megatron.facts import FILE, SCHEMES
 

@@ -94,6 +94,8 @@ TRAINER = Trainer(
     further_bytes=further_bytes,
     whole_loss=True,
     experts=True,
+    folds_experts=True,
+    keys=frozenset({"expert_fold", "expert_tensor"}),
     program=MEGATRON_FSDP,
     reads=Format("ARGS", "a file of Megatron-LM arguments"),
 )

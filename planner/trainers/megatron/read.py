@@ -37,7 +37,8 @@ def read(file: str, devices: int | None = None) -> Imported:
     refuse_adapters(arguments, file=file)
     _refuse_stages(arguments, number, file=file)
     sizes, world = _mesh(arguments, number, devices=devices, file=file)
-    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    sizes, folded = _expert_ranks(arguments, number, sizes, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes), **folded}
     options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     model, notes = model_of(arguments, tensor=sizes["tensor"], file=file)
     options |= {"model": model} if model else {}
@@ -89,9 +90,26 @@ def _mesh(arguments: Arguments, number: Number, *, devices: int | None, file: st
             f"{file}: --num-distributed-optimizer-instances {copies} does not divide the {ranks} data-parallel ranks"
         )
     data = copies if sharded else ranks
-    sizes = {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor}
-    key = "expert-model-parallel-size"
-    return with_experts(sizes, number(key, 1) or 1, key=f"--{key}", file=file), devices
+    return {"data": data, "fsdp": ranks // data, "context": context, "tensor": tensor, "expert": 1}, devices
+
+
+def _expert_ranks(
+    arguments: Arguments, number: Number, sizes: dict[str, int], *, file: str
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return mesh and knobs of the ranks that hold the experts."""
+    key, tensor = "expert-model-parallel-size", sizes["tensor"]
+    experts, split = number(key, 1) or 1, number("expert-tensor-parallel-size", tensor) or 1
+    if "num-experts" in arguments and split not in (1, tensor):
+        raise BadInputError(
+            f"{file}: --expert-tensor-parallel-size {split}: lcplan has experts that all {tensor} tensor ranks split, or "
+            f"that are whole on each; use 1{f' or {tensor}' * (tensor > 1)}"
+        )
+    if "num-experts" in arguments and split < tensor and experts == 1:
+        raise BadInputError(
+            f"{file}: --expert-tensor-parallel-size 1 without expert ranks: lcplan has no such experts that are whole on each "
+            f"of {tensor} tensor ranks; use --expert-tensor-parallel-size {tensor}, or --expert-model-parallel-size {tensor}"
+        )
+    return with_experts(sizes, experts, splits=split == tensor, key=f"--{key}", file=file)
 
 
 def _sharding_strategy(arguments: Arguments) -> str:
@@ -208,8 +226,8 @@ def _held_elements(job: Job, shards: int) -> float:
     every = job.state_elements * shards
     model, mesh = job.model, job.strategy.mesh
     count = model.experts.count if model.experts else 0
-    experts = model.expert_layers * count * model.expert_matrix_parameters / mesh.tensor
-    return every - experts * (1 - 1 / mesh.expert)
+    experts, (ranks, split) = model.expert_layers * count * model.expert_matrix_parameters, job.expert_ranks
+    return every - experts / mesh.tensor + experts / (ranks * split)
 
 
 def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:

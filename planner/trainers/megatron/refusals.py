@@ -111,7 +111,7 @@ def _state(arguments: Arguments, job: Job) -> list[str]:
     if "use-torch-fsdp2" in arguments:
         wrong = {
             "--use-distributed-optimizer": "use-distributed-optimizer" in arguments,
-            "expert-model-parallel-size": job.strategy.mesh.expert > 1,
+            "expert-model-parallel-size": job.expert_ranks[0] > 1,
             "tied embeddings (give --untie-embeddings-and-output-weights)": job.model.tied_embeddings,
         }
         found += [f"--use-torch-fsdp2 does not go with {name}" for name, holds in wrong.items() if holds]

@@ -32,32 +32,27 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "activation_checkpoint": type(policy.build(dump_folder="")).__name__ if policy is not None else None,
         "parameters": _parameters(config),
         "loss_chunks": config.loss.num_chunks,
-        **_experts(config),
+        **_experts(config, dims),
     }
 
 
 def _mesh(dims: Any) -> dict[str, int]:
-    """Axis sizes; expert ranks are the innermost of dp_shard, cp and tp, and here those of dp_shard."""
+    """Axis sizes; expert ranks are an axis where they are ranks of dp_shard only, and else folded over the axes."""
     if dims.dp_shard * dims.cp * dims.tp % dims.ep:
         raise ValueError(f"expert_parallel_degree {dims.ep} does not divide dp_shard x cp x tp (parallel_dims)")
-    if dims.dp_shard % dims.ep:
-        raise ValueError(f"expert_parallel_degree {dims.ep} does not divide dp_shard {dims.dp_shard}")
-    return {
-        "data": dims.dp_replicate,
-        "fsdp": dims.dp_shard // dims.ep,
-        "context": dims.cp,
-        "tensor": dims.tp,
-        "expert": dims.ep,
-    }
+    axis = dims.ep if dims.cp == dims.tp == 1 else 1
+    sizes = {"data": dims.dp_replicate, "fsdp": dims.dp_shard // axis, "context": dims.cp, "tensor": dims.tp}
+    return {**sizes, "expert": axis}
 
 
-def _experts(config: Any) -> dict[str, Any]:
-    """Number, experts of a token and width."""
+def _experts(config: Any, dims: Any) -> dict[str, Any]:
+    """Number, experts of a token and width; expert ranks, and the tensor ranks that split each expert."""
     moe = config.model_spec.model.layers[0].moe
     if moe is None:
         return {}
     inner = moe.routed_experts.inner_experts
-    return {"experts": [moe.num_experts, moe.router.top_k, inner.hidden_dim]}
+    split = dims.tp if dims.ep == 1 else 1
+    return {"experts": [moe.num_experts, moe.router.top_k, inner.hidden_dim], "expert_ranks": [dims.ep, split]}
 
 
 def _sequence(config: Any, dims: Any) -> None:

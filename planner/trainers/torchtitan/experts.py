@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.inputs.setting import Setting
-from cost_models.inputs.table import StrategyTable
+from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import MOE_DISPATCHES, Strategy
 from planner.rules.interface import Mask, Rule
@@ -49,14 +49,15 @@ def extras(job: Job) -> list[Difference]:
 
 
 def _split(setting: Setting, table: StrategyTable) -> Mask:
-    return np.asarray((table.expert > 1) & (table.tensor > 1) & (setting.model.experts is not None))
+    split = (table.expert > 1) | ((table.expert_fold > 1) & (table.expert_tensor == CODES["expert_tensor"].index("split")))
+    return np.asarray(split & (table.tensor > 1) & (setting.model.experts is not None))
 
 
 def _say_split(_: Setting, strategy: Strategy) -> str:
     mesh = strategy.mesh
     return (
-        f"expert={mesh.expert} with tensor={mesh.tensor}: torchtitan splits an expert over tensor only without expert ranks, "
-        "which hold whole experts; use tensor=1, or expert=1"
+        f"expert={mesh.expert * strategy.expert_fold} with tensor={mesh.tensor}: torchtitan splits an expert over tensor only "
+        "without expert ranks, which hold whole experts; use tensor=1, expert=1, or expert_fold with expert_tensor=whole"
     )
 
 

@@ -8,7 +8,7 @@ from lcplan.evidence.plan import Plan
 from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
-from planner.trainers.common.torchrun import RENDEZVOUS_NOTE, torchrun
+from planner.trainers.common.launchers import RENDEZVOUS_NOTE, torchrun
 from planner.trainers.torchtitan.facts import MODULE
 
 CONFIG = "plan"
@@ -132,7 +132,7 @@ def _function(job: Job) -> str:
         f"        data_parallel_shard_degree={mesh.fsdp * mesh.expert},",
         f"        context_parallel_degree={mesh.context},",
         f"        tensor_parallel_degree={mesh.tensor},",
-        *([f"        expert_parallel_degree={mesh.expert},"] if job.model.experts else []),
+        *([f"        expert_parallel_degree={job.expert_ranks[0]},"] if job.model.experts else []),
         '        context_parallel_load_balancer="ptrr",',
         '        fsdp_reshard_after_forward="always",',
         "    )",

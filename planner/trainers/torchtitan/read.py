@@ -38,7 +38,8 @@ def read(file: str, devices: int | None = None) -> Imported:
     training, parallel = said.training, said.parallelism
     refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
     sizes, world = _mesh(parallel, devices=devices, file=file)
-    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes)}
+    sizes, folded = _expert_ranks(parallel, sizes, file=file)
+    options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes), **folded}
     options |= {"model": said.model} if said.model else {}
     options |= _workload(training, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     if sizes["context"] > 1:
@@ -110,9 +111,22 @@ def _mesh(parallel: Mapping[str, Any], *, devices: int | None, file: str) -> tup
     shards = whole(shards, "data_parallel_shard_degree", file=file)
     if devices not in (None, shards * others):
         raise BadInputError(f"{file}: its degrees multiply to {shards * others}, not to --devices {devices}")
-    sizes = {"data": copies, "fsdp": shards, "context": context, "tensor": tensor}
-    key = "expert_parallel_degree"
-    return with_experts(sizes, degree(key), key=key, file=file), shards * others
+    return {"data": copies, "fsdp": shards, "context": context, "tensor": tensor, "expert": 1}, shards * others
+
+
+def _expert_ranks(parallel: Mapping[str, Any], sizes: dict[str, int], *, file: str) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return mesh and knobs of the ranks that hold the experts; until 0.2 tensor ranks could split each expert."""
+    key, split = (
+        "expert_parallel_degree",
+        whole(parallel.get("expert_tensor_parallel_degree", 1), "expert_tensor_parallel_degree", file=file),
+    )
+    experts = whole(parallel.get(key, 1), key, file=file)
+    if split not in (1, sizes["tensor"]):
+        raise BadInputError(
+            f"{file}: expert_tensor_parallel_degree={split} is neither 1 nor tensor_parallel_degree={sizes['tensor']}, which "
+            "torchtitan demands"
+        )
+    return with_experts(sizes, experts, splits=split == sizes["tensor"], key=key, file=file)
 
 
 def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str, Any]:

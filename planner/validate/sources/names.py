@@ -11,7 +11,7 @@ from lcplan.strategy import SCHEMES
 from lcplan.strategy.remat import REMAT_POLICIES, remat_name
 
 SLIP = 0.9
-"""Likeness above which unknown hardware is taken for a slip of the pen, and not for something that lcplan lacks, as an H20."""
+"""Likeness above which unknown hardware is taken for a slip of the pen, and not for something that lcplan lacks, as a V100."""
 REMAT_SLIP = 0.8
 """The same for a remat policy."""
 

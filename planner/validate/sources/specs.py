@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan import catalog
-from lcplan.catalog.named_hardware import ALIASES
+from lcplan.catalog.gpu_names import GPUS, SYSTEMS
 from lcplan.catalog.path_like import is_path
 from lcplan.catalog.user_specs import hardware_from, model_from
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
+from lcplan.spec.segments import domains_for
 from planner.validate.sources.excuse import NotModelledError
 from planner.validate.sources.names import is_slip, model_of
 from planner.validate.sources.table import Row, Source
@@ -127,7 +128,7 @@ class Specs:
             spec = self._once("hardware", stated=stated, read=lambda: hardware_from(stated, **where))
         else:
             spec = self._once("hardware", stated=stated, read=lambda: self._named_hardware(stated))
-        domains = -(-(row.devices or 1) // spec.domain_size)
+        domains = domains_for(spec, row.devices or 1)
         if domains <= spec.domains or spec.network_link is None:
             return spec
         return self._once("grown", stated=[stated, domains], read=lambda: spec.model_copy(update={"domains": domains}))
@@ -137,7 +138,7 @@ class Specs:
         try:
             return catalog.hardware(self._path(stated))
         except BadInputError as error:
-            names = (*catalog.hardware_names(), *ALIASES)
+            names = (*catalog.hardware_names(), *GPUS, *SYSTEMS)
             if is_path(stated) or stated.lower().startswith("tpu-") or is_slip(stated, names):
                 raise
             raise NotModelledError("incomplete configuration", str(error)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lcplan.formats.units import format_tokens
 from planner.request.request_changes import Ask
-from planner.space.enumerate import divisors
+from planner.space.shapes import divisors
 from planner.what_if.changes.change_kinds import Groups, Kind, Proposal, fixed, with_batch, with_devices
 
 PADDING = tuple(2**power for power in range(1, 21))

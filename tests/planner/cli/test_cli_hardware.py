@@ -40,3 +40,39 @@ def test_an_amd_node_is_planned_with_its_own_library_alone(lcplan):
     refused = lcplan(*search, "--backend", "nvshmem", "--out", "other")
     assert refused.code == 2
     assert "--backend nvshmem: mi300x has rccl" in refused.err
+
+
+def test_hardware_in_other_words_is_read_with_a_note(lcplan):
+    answer = lcplan("estimate", *MODEL, "--hw", "8xH100", "--mesh", "fsdp=8", "--format", "json")
+    assert answer.code == 0, answer.err
+    assert answer.json["request"]["hardware"]["name"] == "dgx-h100"
+    assert answer.err.startswith("note: '8xH100' is read as dgx-h100, which has 8 devices\n")
+    refused = lcplan("estimate", *MODEL, "--hw", "4xH100", "--mesh", "fsdp=4")
+    assert refused.code == 2
+    assert "use --hw dgx-h100 --devices 4" in refused.err
+
+
+CARDS = """
+kind: gpu
+domain_size: 4
+node_size: 4
+device: {name: some-gpu, peak_flop_per_s: 400TFLOP/s, hbm_bytes: 64GiB, hbm_bytes_per_s: 2000GB/s}
+domain_link: {name: some-link, oneway_bytes_per_s: 200GB/s, latency_s: 2us}
+allowance: {usable_ratio: 0.9, runtime_bytes: 0, communicator_bytes: 0}
+"""
+
+
+@pytest.mark.slow  # a compile; test_candidate.py has the rule
+def test_a_compile_for_host_devices_rejects_no_candidate_for_another_device(lcplan):
+    """As for MI300X without a compiler: 100.8 GiB by the laws, 220 as compiled for the host, of 176.6."""
+    Path("cards.yaml").write_text(CARDS)
+    job = ("--model", "llama-tiny", "--seq", "4k", "--global-batch", "4", "--hw", "cards.yaml", "--mesh", "fsdp=4")
+    answer = lcplan(
+        "search", *job, "--remat", "full", "--devices", "4", "--budget", "100MiB", "--survivors", "1", "--format", "json"
+    )
+    assert answer.code == 0, answer.err
+    (candidate,) = answer.json["candidates"]
+    assert candidate["compiled"]["rung"] == "compiled:host"
+    assert candidate["compiled"]["total_bytes"] > 100 * 2**20 > candidate["estimate"]["memory_bytes"]["total"]
+    assert candidate["best"]["memory_bytes"] == candidate["estimate"]["memory_bytes"]["total"]
+    assert candidate["best"]["fits"] is True

@@ -28,11 +28,19 @@ PLANS = {
         "qwen3-30b-a3b", "dgx-h100x4", seq=32768, batch=128, fsdp=4, expert=8, microbatches=4, scheme="all-gather"
     ),
     "qwen3-235b-8k": make_plan("qwen3-235b-a22b", "dgx-h200x8", seq=8192, batch=64, data=2, fsdp=2, expert=16),
+    "qwen3-context": make_plan(
+        "qwen3-30b-a3b", "dgx-h100x4", seq=32768, batch=128, fsdp=2, context=2, expert=8, microbatches=8, scheme="all-gather"
+    ),
+    "qwen3-whole": make_plan(
+        "qwen3-30b-a3b", "dgx-h100x4", seq=32768, batch=16, fsdp=4, context=4, tensor=2, scheme="all-gather", expert_fold=8,
+        expert_tensor="whole",
+    ),
     "mixtral-22b-16k": make_plan("mixtral-8x22b", "gb200-nvl72", seq=16384, batch=64, fsdp=8, expert=8, remat="save-all"),
-}
+}  # fmt: skip
 CASES = [(trainer, name) for trainer in NAMES for name in PLANS]
 OF_MEGATRON = {
     "tensor": make_plan("qwen3-30b-a3b", "dgx-h200x4", seq=32768, batch=32, fsdp=2, expert=8, tensor=2),
+    "tensor-and-context": make_plan("qwen3-30b-a3b", "dgx-h200x4", seq=32768, batch=32, context=2, expert=8, tensor=2),
     "capacity": make_plan(
         "mixtral-8x7b", "dgx-h200x4", seq=8192, batch=32, fsdp=4, expert=8, moe_dispatch="capacity", moe_capacity_percent=125
     ),
@@ -72,8 +80,9 @@ def test_a_mixture_comes_back(read, name, plan):
     assert imported.options["mesh"] == mesh_text(job.strategy.mesh.model_dump())
     assert placed(job.strategy, imported) == job.strategy
     assert imported.options["global_batch"] == job.workload.global_batch
-    for knob in ("remat", "microbatches", "moe_dispatch"):
-        assert imported.options.get(knob, ("dropless",)) == (getattr(job.strategy, knob),)
+    defaults = {"moe_dispatch": "dropless", "expert_fold": 1, "expert_tensor": "split"}
+    for knob in ("remat", "microbatches", *defaults):
+        assert imported.options.get(knob, (defaults.get(knob),)) == (getattr(job.strategy, knob),)
     if job.strategy.moe_dispatch == "capacity":
         assert imported.options["moe_capacity_percent"] == (job.strategy.moe_capacity_percent,)
 
@@ -91,7 +100,7 @@ def test_the_real_package_takes_them(tmp_path, name):
         assert result.good, (folder.name, result.said or result.mismatches)
         experts = export.translation.job.model.experts
         assert result.facts["experts"] == [experts.count, experts.active, experts.d_ff]
-        assert result.facts["mesh"]["expert"] == export.translation.job.strategy.mesh.expert
+        assert result.facts["expert_ranks"] == list(export.translation.job.expert_ranks)
 
 
 def test_the_arguments_of_expert_parallelism():
@@ -131,6 +140,43 @@ def test_the_pattern_of_layers(read, words, first, every):
 def test_a_pattern_is_not_run(read, words):
     with pytest.raises(BadInputError, match="--moe-layer-freq"):
         read(export_plan(ALL["shared"], "megatron"), "([0]*1+[1]*27)", words.replace("'", ""))
+
+
+def test_expert_ranks_are_folded_where_context_is_outside_them():
+    """The axis of the plan is inside context; the trainers' expert ranks start from the innermost rank, of context."""
+    for name in NAMES:
+        export = export_plan(ALL["qwen3-context"], name)
+        strategy = export.translation.job.strategy
+        assert (strategy.mesh.fsdp, strategy.mesh.expert, strategy.expert_fold) == (16, 1, 8)
+        [effect] = [one for one in export.cost.effects if one.difference.name == "expert-ranks"]
+        assert effect.difference.trainer == "the innermost 8 ranks of context and fsdp"
+        assert abs(effect.memory_bytes_change) < 2**28  # the same experts and state; one more communicator
+        assert effect.step_s_change is not None
+    assert "expert-ranks" not in [one.name for one in export_plan(ALL["tensor"], "megatron").translation.differences]
+
+
+def test_torchtitan_puts_whole_experts_on_tensor_ranks():
+    export = export_plan(ALL["tensor"], "torchtitan")
+    strategy = export.translation.job.strategy
+    assert (strategy.mesh.expert, strategy.expert_fold, strategy.expert_tensor) == (1, 8, "whole")
+    [found] = [one for one in export.translation.differences if one.name == "expert-ranks"]
+    assert found.trainer == "the innermost 8 ranks of tensor, context and fsdp, which hold whole experts"
+    assert "expert_parallel_degree=8" in export.files["lcplan_torchtitan.py"]
+
+
+def test_whole_experts_of_megatron():
+    text = export_plan(ALL["qwen3-whole"], "megatron").files["megatron.args"]
+    assert "\n--expert-model-parallel-size 8\n--expert-tensor-parallel-size 1\n" in text
+
+
+@pytest.mark.parametrize("name", ["maxtext", "jax"])
+def test_folded_ranks_have_no_key_elsewhere(name):
+    if name == "jax":
+        with pytest.raises(BadInputError, match="jax: expert_fold=8: the expert ranks of lcplan's own step are an axis"):
+            export_plan(ALL["qwen3-whole"], name)
+        return
+    named = {one.name: (one.plan, one.trainer) for one in export_plan(ALL["qwen3-whole"], name).translation.differences}
+    assert named["expert-fold"] == ("8", "1")
 
 
 def test_torchtitan_splits_an_expert_over_tensor_only_without_expert_ranks(ask):

@@ -4,8 +4,25 @@ CASES = [
     # rule, request, strategy that breaks it, part of the message, strategy that does not
     ("devices", {}, {"context": 128}, "takes 128 devices; gb200-nvl72 has 72", {"context": 64}),
     ("whole-hosts", {"seq": 6 * 1024}, {"context": 6}, "6 devices are not whole hosts of 4", {"context": 2}),
-    ("whole-domains", {"hw": "dgx-h100x4", "seq": 3 * 2**16, "batch": 12}, {"fsdp": 12}, "12 devices fill", {"fsdp": 4}),
+    ("even-segments", {"hw": "dgx-h100x4"}, {"fsdp": 12}, "12 devices do not spread evenly over 4 nvlink4", {"fsdp": 16}),
+    ("even-segments", {"hw": "gb200-nvl72x2"}, {"fsdp": 76}, "would not be alike; use 72 or 80", {"fsdp": 128}),
+    (
+        "even-segments",
+        {"hw": "gb200-nvl72x2"},
+        {"fsdp": 128, "segment": 32},
+        "segment=32 does not spread 128 devices evenly over 2 nvlink5 domains of 72 in whole hosts of 4; use 64, or 0",
+        {"fsdp": 64, "segment": 32},
+    ),
+    ("even-segments", {"hw": "gb200-nvl72x4:60"}, {"fsdp": 72}, "of 72, 60 of each, in whole hosts", {"fsdp": 120}),
+    ("even-segments", {"hw": "tpu-v5e-16x2"}, {"fsdp": 16, "segment": 8}, "segment=8 does not spread", {"fsdp": 32}),
     ("tensor-in-domain", {"hw": "dgx-h100x4"}, {"tensor": 16}, "tensor=16 would cross the", {"tensor": 8}),
+    (
+        "tensor-in-domain",
+        {"hw": "gb200-nvl72x16"},
+        {"fsdp": 9, "tensor": 16, "segment": 72},
+        "of which the job has 72 devices",
+        {"fsdp": 9, "tensor": 16, "segment": 48},
+    ),
     (
         "backend-unused",
         {},

@@ -9,7 +9,10 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.strategy import AXES, Mesh, Strategy
 from planner.request.filters import Filters
 from planner.rules import ALL_RULES, KNOB_RULES, MESH_RULES
+from planner.rules.rollout import ROLLOUT_RULES
 from planner.space.analysis import setting_of
+from planner.space.enumerate import Knobs, expand
+from planner.space.meshes import every_mesh, mesh_table
 from planner.space.reject import screen
 from planner.workloads.points import analyse, broken_rules
 
@@ -82,13 +85,35 @@ def test_what_was_estimated_breaks_no_rule(ask):
     assert (screen(analysis.setting, ALL_RULES, analysis.table) < 0).all()
 
 
-def test_a_mesh_rejected_early_is_counted_as_all_its_points(ask):
-    """Rules on meshes before the product, or on every point of it: the same counts."""
-    request = ask("llama-tiny", "dgx-h100", seq=1024, batch=8)
+@pytest.mark.parametrize("machine", ["dgx-h100", "dgx-h100x2"])
+def test_counts_are_those_of_every_strategy_made(ask, machine):
+    """Shapes that a rule rejects are counted and not made: as many strategies as there are if every one is made."""
+    request = ask("llama-tiny", machine, seq=1024, batch=8)
     analysis = analyse(request, ("nccl", "nvshmem"))
-    from planner.space.enumerate import Knobs, expand, mesh_sizes
-
-    every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem"), kind="gpu"), mesh_sizes(request))
+    every = expand(request, Knobs.of(Filters(), ("nccl", "nvshmem"), kind="gpu"), every_mesh(request))
     assert analysis.enumerated == len(every)
-    broken = screen(analysis.setting, ALL_RULES, every)
-    assert {ALL_RULES[i].name: int((broken == i).sum()) for i in set(broken.tolist()) if i >= 0} == analysis.rejected.counts
+    kept = screen(analysis.setting, ALL_RULES, every) < 0
+    assert kept.sum() == len(analysis.table)
+    knobs = screen(analysis.setting, MESH_RULES, every) < 0
+    broken = screen(analysis.setting, KNOB_RULES, every)
+    counts = {KNOB_RULES[i].name: int((broken[knobs] == i).sum()) for i in set(broken[knobs].tolist()) if i >= 0}
+    assert counts.items() <= analysis.rejected.counts.items()
+
+
+@pytest.mark.parametrize(
+    ("model", "rule"),
+    [
+        *((model, rule) for model in ("llama3-8b", "qwen3-30b-a3b", "deepseek-v3") for rule in MESH_RULES),
+        *(("llama3-8b", rule) for rule in ROLLOUT_RULES),  # a rollout has no experts
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_a_rule_that_rejects_a_shape_rejects_its_meshes(ask, model, rule):
+    """What ``planner.space.meshes.keeping`` relies on: with all ranks on data a mesh breaks no more rules than otherwise."""
+    request = ask(model, "gb200-nvl72x2", seq=3 * 2**16, batch=24)
+    setting, meshes = setting_of(request), every_mesh(request.model_copy(update={"devices": 96}))
+    shapes = meshes.copy()
+    batch = [AXES.index(axis) for axis in ("data", "fsdp", "expert")]
+    shapes[:, batch] = 1
+    shapes[:, batch[0]] = meshes[:, batch].prod(axis=1)
+    assert not (rule.broken(setting, mesh_table(shapes)) & ~rule.broken(setting, mesh_table(meshes))).any()

@@ -17,6 +17,7 @@ CASES = {
     "microbatches": ({"fsdp": 8}, 2),
     "loss_chunk_tokens": ({"fsdp": 8}, 512),
     "attention_block": ({"fsdp": 8}, 1024),
+    "segment": ({"fsdp": 64}, 32),
     "sharding_mode": ({"fsdp": 8}, "auto"),
     "scheduler": ({"fsdp": 8}, "latency-hiding"),
     "collective_matmul": ({"fsdp": 4, "tensor": 2}, "one-way"),
@@ -25,9 +26,14 @@ CASES = {
     "moments_dtype": ({"fsdp": 8}, "bf16"),
 }
 """A strategy that does not set the knob, and another value that makes another program of it."""
-OF_EXPERTS = {"moe_dispatch": ({"fsdp": 8}, "capacity"), "moe_capacity_percent": ({"fsdp": 8, "moe_dispatch": "capacity"}, 125)}
+OF_EXPERTS = {
+    "moe_dispatch": ({"fsdp": 8}, "capacity"),
+    "moe_capacity_percent": ({"fsdp": 8, "moe_dispatch": "capacity"}, 125),
+    "expert_fold": ({"fsdp": 4, "context": 2}, 8),
+    "expert_tensor": ({"fsdp": 4, "tensor": 2, "expert_fold": 4}, "whole"),
+}
 DIFFERENCES = {"ulysses": "scheme", "bidirectional": "scheme", "offload_percent": "remat", "loss_chunk_tokens": "loss"}
-DIFFERENCES |= {"moe_capacity_percent": "expert-buffers"}
+DIFFERENCES |= {"moe_capacity_percent": "expert-buffers", "expert_tensor": "expert-fold"}
 """Other names of a difference that covers the knob: of a knob that decides whether this one is active, or of a part."""
 PAIRS = [(name, knob) for name in trainer_names() for knob in (*CASES, *(OF_EXPERTS if trainer(name).experts else ()))]
 
@@ -40,7 +46,8 @@ def test_every_knob_has_a_case():
 def test_a_value_is_written_or_named_or_refused(new_plan, name, knob):
     base, value = (CASES | OF_EXPERTS)[knob]
     model = "mixtral-8x7b" if knob in OF_EXPERTS else "llama3.1-8b"
-    plans = [new_plan(model, "dgx-h100", seq=8192, batch=16, **strategy) for strategy in (base, base | {knob: value})]
+    machine = "gb200-nvl72x2" if knob == "segment" else "dgx-h100"
+    plans = [new_plan(model, machine, seq=8192, batch=64, **strategy) for strategy in (base, base | {knob: value})]
     try:
         before, after = (export_plan(plan, name) for plan in plans)
     except BadInputError:

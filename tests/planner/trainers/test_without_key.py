@@ -15,6 +15,8 @@ OTHER = {
     "bidirectional": {"bidirectional": "on", "scheme": "ring-zigzag"},
     "sharding_mode": {"sharding_mode": "auto"},
     "scheduler": {"scheduler": "latency-hiding"},
+    "expert_fold": {"expert_fold": 8},
+    "expert_tensor": {"expert_tensor": "whole", "expert_fold": 8},
 }
 """A strategy with another value of each knob, so that the knob does something."""
 CASES = [(one.name, knob) for one in all_trainers() for knob in one.lacks]

@@ -16,7 +16,7 @@ from planner.measure.targets.toolchain import probe
 from planner.request.request import make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 from planner.space.analysis import setting_of
-from planner.space.enumerate import mesh_sizes
+from planner.space.meshes import every_mesh
 from planner.space.reject import broken_rules_of
 from planner.trainers import trainer, trainer_names
 from planner.what_if.result import Question
@@ -99,7 +99,7 @@ def test_rejected_strategies_break_the_rule_that_they_are_counted_under(kind):
 def test_a_strategy_keeps_its_need_on_its_own_mesh(kind):
     request = request_of(kind)
     workload, setting = planned(request), setting_of(request)
-    meshes = mesh_sizes(request)
+    meshes = every_mesh(request)
     strategy = workload.points(request, BACKENDS).strategy(0)
     table, need = workload.need_on_meshes(setting, meshes, like=strategy)
     assert len(table) == len(need) == len(meshes)

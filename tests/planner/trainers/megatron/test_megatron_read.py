@@ -101,7 +101,7 @@ def test_values(says, old, new, field, value):
         ("p2p", "ptop", r"Megatron has no --cp-comm-type 'ptop', and does not notice"),
         ("p2p", "a2a+p2p", "no hierarchical one"),
         ("--bf16", "--bf16 --pipeline-model-parallel-size 4", "pipeline-model-parallel-size=4: lcplan has no such axis"),
-        ("--bf16", "--bf16 --num-experts 8 --expert-model-parallel-size 3", "size=3 does not divide the 1 ranks"),
+        ("--bf16", "--bf16 --num-experts 8 --expert-model-parallel-size 3", "size=3 does not divide the 16 ranks"),
         ("--context-parallel-size 16", "--context-parallel-size 5", "tensor x context = 10 does not divide --devices 32"),
         ("--global-batch-size 8", "--global-batch-size many", "--global-batch-size many: not a whole number"),
         ("--normalization RMSNorm", "", "lcplan models RMSNorm"),
