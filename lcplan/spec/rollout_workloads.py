@@ -42,7 +42,6 @@ class SampleWorkload(Frozen):
         sizes=("prompt", "generate"),
         batch_field="batch",
         trained=False,
-        windows=True,
         figures=("decode_step_s", "seconds_per_sequence"),
     )
 

@@ -31,7 +31,6 @@ class Workload(Frozen):
         sizes=("seq_len",),
         batch_field="global_batch",
         trained=True,
-        windows=True,
     )
 
     kind: Literal["train"] = "train"
