@@ -42,7 +42,7 @@ class Stack:
     keys: Float[Array, "L B K S H"]
     values: Float[Array, "L B K S H"]
     key_scales: Float[Array, "L B K S"] | None = None
-    """Where the cache is fp8: the factor of each key, and of each value."""
+    """The factor of each key of a cache in fp8; values have factors of their own."""
     value_scales: Float[Array, "L B K S"] | None = None
 
     @property

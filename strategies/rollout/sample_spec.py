@@ -50,7 +50,7 @@ class SampleSpec:
     def decoding(self) -> StepSpec:
         """The StepSpec of a decode step: with few tokens, each expert multiplies all of them, and reads its matrices once.
 
-        Dispatch by capacity with room for every token: a loop over blocks of rows would run three short products per expert.
+        Dispatch with a capacity of every token: a loop over blocks of rows would run three short products per expert.
         """
         strategy = self.served.strategy.model_copy(update={"moe_dispatch": "capacity"})
         return replace(self.served, strategy=strategy)

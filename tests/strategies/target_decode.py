@@ -45,7 +45,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     strategy = Strategy(mesh=mesh, sampling=Sampling(mesh=mesh, parameters=request["parameters"]))
     model = ModelSpec.model_validate(catalog.model(request["model"]).model_dump() | request["changes"])
     spec = SampleSpec(model, SampleWorkload(**request["work"]), strategy, default_kernel(hardware.kind))
-    step = build_step(spec, build_mesh(strategy, described.devices))
+    step = build_step(spec, build_mesh(strategy, described.devices[: mesh.devices]))
     with TemporaryDirectory() as folder:
         options = dump_options(folder) if hardware.kind == "tpu" else {}
         compiled = step.jitted.lower(*step.abstract_arguments()).compile(options)

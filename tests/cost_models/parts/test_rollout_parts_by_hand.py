@@ -233,3 +233,12 @@ def test_an_iteration_whose_rollout_binds_holds_state_and_the_rollout():
     assert {name for name in held if not name.startswith("rollout_")} == {"params", "optimizer"}
     assert "rollout_params" not in held
     assert sum(held.values()) == pytest.approx(row["rollout_bytes"], rel=1e-6)
+
+
+def test_a_tpu_has_experts_twice_in_prefill():
+    # bf16 copies of 3 matrices x 2 layers x 4 experts x 8 rows, whose 6 features fill 128 lanes
+    experts = {"experts": Experts(count=4, active=2, d_ff=6)}
+    held = memory("gathered-once", machine="tpu-v5e-8", model=experts).phases()
+    assert held["prefill"]["expert_copies"] == near(2 * 3 * 2 * 4 * 8 * 128)
+    assert memory(machine="tpu-v5e-8", model=experts).phases()["prefill"]["expert_copies"] == near(0)
+    assert memory("gathered-once", model=experts).phases()["prefill"]["expert_copies"] == near(0)
