@@ -21,6 +21,8 @@ from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
 from cost_models.memory.saved_tensors import host_bytes, host_is_full
 from cost_models.rates.published import rates_for
 from cost_models.time.step import StepTime
+from cost_models.uncertainty.bands import bands
+from cost_models.uncertainty.kind import RestsOn, rests_on
 from lcplan.strategy import AxisName
 
 CHUNK_ROWS = 8192
@@ -55,6 +57,7 @@ class EstimateTable:
     segment: Floats
     idle_devices: Floats
     basis: dict[str, str]
+    rests_on: RestsOn
 
     def __len__(self) -> int:
         return int(self.step_s.shape[0])
@@ -97,6 +100,8 @@ class EstimateTable:
     def row(self, i: int) -> dict[str, Any]:
         """Return row ``i`` as DESIGN's ``estimate`` object: plain numbers and strings, ready for JSON."""
         memory = {name: round(float(column[i])) for name, column in self.memory_bytes.items()}
+        times = {name: float(column[i]) for name, column in self.time_s.items()}
+        total = sum(memory.values())
         return {
             "step_s": float(self.step_s[i]),
             "tokens_per_s": float(self.tokens_per_s[i]),
@@ -105,16 +110,17 @@ class EstimateTable:
             "hardware_tflop_per_s_per_device": float(self.hardware_tflop_per_s_per_device[i]),
             "mfu_ratio": float(self.mfu_ratio[i]),
             "fits": bool(self.fits[i]),
-            "memory_bytes": {"total": sum(memory.values()), **memory},
+            "memory_bytes": {"total": total, **memory},
             "host_bytes": round(float(self.host_bytes[i])),
             "memory_phase": self.phase_name(i),
             "allowance_bytes": round(float(self.allowance_bytes[i])),
-            "time_s": {name: float(column[i]) for name, column in self.time_s.items()},
+            "time_s": times,
             "placement": {
                 "devices_of_each_domain": round(float(self.segment[i])),
                 "idle_devices": round(float(self.idle_devices[i])),
             },
             "basis": self.basis,
+            **bands(self.rests_on, time_s=times, total_bytes=total),
         }
 
 
@@ -187,6 +193,7 @@ def _chunk(setting: Setting, table: StrategyTable, network: Network) -> Estimate
         segment=layout.segment,
         idle_devices=layout.idle_devices,
         basis=rates.basis,
+        rests_on=rests_on(setting),
     )
 
 

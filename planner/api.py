@@ -95,7 +95,11 @@ class _Given(WorkloadOptions):
                 "budget_bytes": self.budget or hardware.usable_bytes,
                 "objective": self.objective,
                 "devices": self.devices,
-                "filters": Filters(mesh=parse_mesh(self.mesh) if self.mesh else {}, **knobs),
+                "filters": Filters(
+                    mesh=parse_mesh(self.mesh) if self.mesh else {},
+                    rollout_mesh=parse_mesh(self.rollout_mesh, "rollout_mesh") if self.rollout_mesh else {},
+                    **knobs,
+                ),
             }
         )
 
@@ -152,19 +156,19 @@ def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = 
     request, toolchain = given.request(), probe(given.toolchain)
     folder = RunFolder.open(out, request) if out else None
     limits = PoolLimits(jobs=1, executables=folder.executables if folder and stages == "timed" else None)
-    bench = Bench(request, toolchain, limits, _store(folder, request, stages=stages))
+    bench = Bench(request, toolchain, limits, _store(folder, stages=stages))
     result = run_stages(bench, Effort(stages, survivors), _Silent())
     if folder is not None:
         folder.save(result.to_json(), make_plan(request, result.winner, toolchain) if result.winner else None)
     return result
 
 
-def _store(folder: RunFolder | None, request: SearchRequest, *, stages: Stage) -> Any:
+def _store(folder: RunFolder | None, *, stages: Stage) -> Any:
     if folder is None or stages == "modelled":
         return None
     from planner.study import Store
 
-    return Store.open(folder.study_url, request.identity)
+    return Store.open(folder.study_url)
 
 
 @_with_options

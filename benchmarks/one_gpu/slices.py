@@ -19,10 +19,10 @@ from lcplan.formats.units import format_tokens
 from lcplan.spec.workload import Workload
 from one_gpu.card import Card
 from planner.candidates.candidate import Candidate
-from planner.measure.jobs import kernel_for
 from planner.measure.targets.target import Target, target_for
 from planner.measure.targets.toolchain import probe
 from planner.measure.timing.time_slice import DEPTHS
+from planner.measure.work import kernel_for
 from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import PoolLimits
 from planner.request.filters import Filters, parse_mesh

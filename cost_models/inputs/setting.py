@@ -51,5 +51,5 @@ class Setting:
             precision=self.workload.precision,
             shortest_chunk=shortest_chunk(length, 1) if self.shortest_chunk is None else self.shortest_chunk,
             capability=None if gpu is None else gpu.compute_capability,
-            amd=self.hardware.vendor == "amd",
+            fused=self.hardware.fused_attention,
         )

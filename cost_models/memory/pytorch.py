@@ -164,10 +164,18 @@ class TorchMemory:
     def _sharded(self) -> Bools:
         return self.layout.weight_shards > 1
 
+    @property
+    def _gathered_model(self) -> Floats:
+        """All weights, gathered in the forward pass and kept for the backward pass."""
+        layout = self.layout
+        return layout.gather_bytes * layout.setting.model.parameters / layout.tensor * self._sharded
+
     @cached_property
     def _gathered_layer(self) -> Floats:
-        """Gathered weights of two layers: the current and the next."""
+        """Gathered weights of two layers, the current and the next; of all where they are kept for the backward pass."""
         layout = self.layout
+        if layout.setting.program.weights_gathered == "once":
+            return self._gathered_model
         return 2.0 * layout.gather_bytes * layout.setting.model.layer_matrix_parameters / layout.tensor * self._sharded
 
     @cached_property
@@ -212,7 +220,9 @@ class TorchMemory:
                 **saved,
                 "logits_loss": (per_logit + program.kept_logit_bytes) * layout.loss_chunk * layout.vocab_width,
                 "working_set": 2.0 * self._stream,
-                "gathered_weights": layout.gather_bytes * self._table * self._sharded,
+                "gathered_weights": self._gathered_model
+                if program.weights_gathered == "once"
+                else layout.gather_bytes * self._table * self._sharded,
                 "collective_buffers": self._head_gradient,
             },
             "feed_forward_backward": {**in_layer, "working_set": self._again + gates + 2.0 * self._stream},

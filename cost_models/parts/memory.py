@@ -35,5 +35,9 @@ ROLLOUT_MEMORY: tuple[Part, ...] = (
 )
 """Parts of a rollout's memory, in the order of ``memory_bytes``."""
 
-ITERATION_MEMORY: tuple[Part, ...] = (*STEP_MEMORY, *(part.of("rollout") for part in ROLLOUT_MEMORY))
+REFERENCE = Part(
+    "reference", "state", "reference model", "Parameters of the reference model of a KL term, matrices in gather dtype."
+)
+
+ITERATION_MEMORY: tuple[Part, ...] = (*STEP_MEMORY, REFERENCE, *(part.of("rollout") for part in ROLLOUT_MEMORY))
 """Parts of an RL iteration's memory: those of the train step under their own keys, those of the rollout with a prefix."""

@@ -110,14 +110,27 @@ ROLLOUT_TIME: tuple[Part, ...] = (
 )
 """Parts of a rollout's time, in the order of ``time_s``."""
 
-RESHARD = Part("reshard", "communication", "resharding", "The all-gather of trained shards to a rollout's matrices.")
+SCORING = Part(
+    "scoring",
+    "compute",
+    "scoring",
+    "Forward passes over the sampled sequences for old and reference log-probabilities, collectives included.",
+    rates=("gemm", "attention_forward", "hbm"),
+)
+RESHARD = Part(
+    "reshard",
+    "communication",
+    "resharding",
+    "The move of the trained weights to the rollout's layout: an all-to-all where tensor differs, and an all-gather.",
+)
 
 ITERATION_TIME: tuple[Part, ...] = (
     *(part.of("train") for part in STEP_TIME),
     *(part.of("rollout") for part in ROLLOUT_TIME),
+    SCORING,
     RESHARD,
 )
-"""Parts of an RL iteration's time: the train step's and the rollout's with a prefix each, and the resharding between them."""
+"""Parts of an RL iteration's time: the train step's and the rollout's with a prefix each, scoring, and resharding."""
 
 
 def communication_seconds(time_s: dict[str, float]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from cost_models.rates.rate import CollectiveRate, Rate, Rates
 from cost_models.rates.scaling import bandwidth_ratio, peak_ratio, power_cap_ratio, scaled
 from lcplan.spec.hardware import Figure, HardwareSpec
 
-__all__ = ["CollectiveRate", "Rate", "Rates", "inherited_rates", "rates_for", "rates_of"]
+__all__ = ["CollectiveRate", "Rate", "Rates", "inherited_rates", "rates_for", "rates_name", "rates_of"]
 
 SUSTAINED_OF_BEST = 691.0 / 794.5
 """Sustained over best-shape GEMM rate. H100: 691 TFLOP/s over 26 Llama shapes (own measurement, jax 0.11.2) against
@@ -64,11 +64,31 @@ def _published() -> dict[str, dict[str, Any]]:
     return data
 
 
-def _entry(hardware: HardwareSpec) -> dict[str, Any]:
-    """Return the published rates of the device with the longest known name that is a word of this device's name."""
+def rates_name(hardware: HardwareSpec) -> str:
+    """Return the name of the device whose published rates a machine has: the longest that is a word of its device's name.
+
+    Parameters
+    ----------
+    hardware : HardwareSpec
+        Machine.
+
+    Returns
+    -------
+    str
+        Key of data/device_rates.json, or the device's own name if no key matches [no unit].
+
+    Notes
+    -----
+    Source: data/device_rates.json.
+    """
     name = f"{hardware.device.name} {hardware.device.gpu.description if hardware.device.gpu else ''}"
     known = [key for key in _published() if re.search(rf"(?<![A-Za-z0-9]){re.escape(key)}(?![0-9])", name, re.IGNORECASE)]
-    return _published()[max(known, key=len)] if known else {}
+    return max(known, key=len) if known else hardware.device.name
+
+
+def _entry(hardware: HardwareSpec) -> dict[str, Any]:
+    """Return the published rates of a machine's device; empty for a device without rates."""
+    return _published().get(rates_name(hardware), {})
 
 
 def rates_of(hardware: HardwareSpec) -> Rates:

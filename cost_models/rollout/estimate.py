@@ -17,6 +17,7 @@ from cost_models.rollout.layout import Rollout
 from cost_models.rollout.memory import ROLLOUT_PHASES, RolloutMemory
 from cost_models.rollout.table import RolloutTable
 from cost_models.rollout.time import RolloutTime
+from cost_models.uncertainty.kind import rests_on
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def estimate_rollout(setting: Setting, table: RolloutTable) -> RolloutEstimate:
         segment=rollout.layout.segment,
         idle_devices=rollout.layout.idle_devices,
         basis=rates.basis,
+        rests_on=rests_on(setting),
         extra={
             "decode_step_s": (seconds - times["prefill"]) / work.generate,
             "seconds_per_sequence": seconds / work.batch,

@@ -120,10 +120,6 @@ class RolloutMemory:
                 "expert_copies": self._expert_copies,
                 "working_set": self._activations(group * rollout.work.prompt),
             },
-                "gathered_weights": self._layer,
-                "expert_copies": self._expert_copies,
-                "working_set": self._activations(group * rollout.work.prompt),
-            },
             "head": {"gathered_weights": self._table, "logits": self._logits, "working_set": self._rows + rollout.new_bytes},
         }
 

@@ -89,6 +89,13 @@ class RolloutTable(StrategyTable):
             microbatches=ones,
         )
 
+    @cached_property
+    def in_place(self) -> NDArray[np.bool_]:
+        """Rows whose rollout gathers from the train step's shards where they are: both split every matrix alike."""
+        same = (self.tensor == self.sample_tensor) & (self.data == self.sample_data) & (self.expert == 1)
+        shards = self.fsdp * self.context == self.sample_fsdp
+        return self.is_layout("gathered-once", "gathered-per-step") & same & shards
+
     def is_layout(self, *names: ParameterLayout) -> NDArray[np.bool_]:
         """Rows whose parameter layout is one of these."""
         return np.isin(self.parameters, [PARAMETER_LAYOUTS.index(name) for name in names])

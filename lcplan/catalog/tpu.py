@@ -48,10 +48,11 @@ class TpuFamily(Frozen):
     cubes: bool
     """Whether slices of whole cubes exist beyond ``slices``."""
     largest_chips: Annotated[int, Field(gt=0)]
-    wrap: Literal["cubes", "full-16"]
-    """Which dims close to a ring: all of them in slices of whole cubes, or those of 16 chips."""
+    wrap: Literal["cubes", "full-16", "full-32"]
+    """Which dims close to a ring: all of them in slices of whole cubes, or those of the pod's 16 or 32 chips."""
     ici_link: Link
-    network_link: Link
+    network_link: Link | None = None
+    """Between slices; None: slices of this generation cannot be joined."""
     topology_options: dict[str, str | int | bool | tuple[int, ...]] = Field(default_factory=dict)
     allowance: Allowance
     notes: tuple[str, ...] = ()
@@ -110,6 +111,11 @@ def slice_of(family: TpuFamily, number: int, *, slices: int = 1) -> HardwareSpec
     chips = prod(shape)
     wrap = wraparound(family, shape)
     options = dict(family.topology_options)
+    if slices > 1 and family.network_link is None:
+        raise BadInputError(
+            f"hardware '{family.name}-{number}x{slices}': slices of {family.name} cannot be joined over the data-center "
+            f"network; use a larger slice, up to {family.name}-{max(family.slices)}"
+        )
     if slices > 1:
         options["num_slices"] = slices
     if chips < family.chips_per_host:
@@ -176,11 +182,12 @@ def wraparound(family: TpuFamily, shape: tuple[int, ...]) -> tuple[bool, ...]:
     """Which dims of a slice close to a ring.
 
     v4, v5p and 7x: all dims of slices that are whole 4x4x4 cubes, no others (Google Cloud TPU v5p documentation). v5e and v6e:
-    the dims of the pod's full 16 chips (jax-ml/scaling-book tpus.md, maxtext's accelerator_to_spec_map.py).
+    the dims of the pod's full 16 chips (jax-ml/scaling-book tpus.md, maxtext's accelerator_to_spec_map.py). v2 and v3: the
+    dims of the pod's full 16 and 32 chips, whose opposite edges are wired together (Jouppi et al., CACM 2020).
     """
     if family.wrap == "cubes":
         return (all(edge % CUBE == 0 for edge in shape),) * len(shape)
-    return tuple(edge == 16 for edge in shape)
+    return tuple(edge == int(family.wrap.removeprefix("full-")) for edge in shape)
 
 
 def _domain_link(family: TpuFamily, shape: tuple[int, ...], *, wrap: tuple[bool, ...]) -> Link:

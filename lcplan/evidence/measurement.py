@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.collective import CollectiveUse
 
 Rung = Literal["modelled", "compiled:host", "compiled:target", "timed:slice", "timed:full"]
 RUNGS: tuple[Rung, ...] = ("modelled", "compiled:host", "compiled:target", "timed:slice", "timed:full")
+
+
+Bytes = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Schedule(Frozen):
@@ -34,16 +40,16 @@ class Compiled(Frozen):
     target: str
     jax: str
     finished_at: str
-    compile_s: float
-    argument_bytes: int | None = None
-    output_bytes: int | None = None
-    temp_bytes: int | None = None
-    alias_bytes: int | None = None
-    memory_analysis_temp_bytes: int | None = None
-    host_temp_bytes: int | None = None
-    resident_bytes: int = 0
+    compile_s: Seconds
+    argument_bytes: Bytes | None = None
+    output_bytes: Bytes | None = None
+    temp_bytes: Bytes | None = None
+    alias_bytes: Bytes | None = None
+    memory_analysis_temp_bytes: Bytes | None = None
+    host_temp_bytes: Bytes | None = None
+    resident_bytes: Bytes = 0
     """Arrays of the workload's other programs that stay in memory while the largest program runs; part of ``total_bytes``."""
-    total_bytes: int | None = None
+    total_bytes: Bytes | None = None
     fits: bool | None = None
     kernels: tuple[str, ...] = ()
     collectives: tuple[CollectiveUse, ...] = ()
@@ -73,7 +79,7 @@ class Timed(Frozen):
     device: str
     jax: str
     finished_at: str
-    step_s: float | None = None
+    step_s: Seconds | None = None
     warmup: tuple[float, ...] = ()
     """Seconds of the steps before the samples; the first of them compiles."""
     samples: tuple[float, ...] = ()
@@ -81,10 +87,10 @@ class Timed(Frozen):
     """(largest - smallest) / median of the samples."""
     loss: float | None = None
     """Loss of the last step; finite unless ``error`` is given."""
-    peak_bytes: int | None = None
+    peak_bytes: Bytes | None = None
     extrapolation: Extrapolation | None = None
     """Timings of a slice before extrapolation; ``samples`` are extrapolated from those of the deeper slice."""
-    rank_s: float | None = None
+    rank_s: Seconds | None = None
     """Time of one rank's whole step without communication, for a slice [s]; ``step_s`` adds ``added_s`` to it."""
     added_s: dict[str, float] = {}
     """Modelled time by part, added to the measured time [s]: exposed communication of a slice, resharding between programs."""

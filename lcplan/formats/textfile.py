@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import json
 import os
 import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,12 @@ from lcplan.formats.errors import BadInputError
 MAX_BYTES = 16 * 2**20
 MAX_VALUES = 10**6
 """Values of a YAML file once its aliases are followed; nested aliases can name billions in a few lines."""
+MAX_EVENTS = 400_000
+"""Scalars and beginnings of lists and mappings in a YAML file: its nodes take about a kilobyte each while it is read."""
+MAX_DEPTH = 200
+SMALL = 2**16
+"""Characters up to which a file is read at once: its values and its depth are bounded by its length."""
+STALE_S = 86_400.0
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -86,12 +95,28 @@ def parse_yaml(text: str, path: str | Path) -> Any:
         Not YAML, tags of objects, a key twice, or aliases that name too much.
     """
     try:
+        _check_size(text, path)
         data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
         if _count(data, {}) > MAX_VALUES:
             raise BadInputError(f"{path}: above {MAX_VALUES} values once its aliases are followed")
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"{path}: not valid YAML: {_one_line(error)}") from None
     return data
+
+
+def _check_size(text: str, path: str | Path) -> None:
+    """Refuse too many values and too deep nesting before any value is built; events are read one by one."""
+    if len(text) < SMALL:
+        return
+    count, depth = 0, 0
+    for event in yaml.parse(text, Loader=_Loader):
+        begins = isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent))
+        count += begins or isinstance(event, yaml.ScalarEvent)
+        depth += begins - isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent))
+        if count > MAX_EVENTS:
+            raise BadInputError(f"{path}: above {MAX_EVENTS} values; a file of this size is no spec")
+        if depth > MAX_DEPTH:
+            raise BadInputError(f"{path}: nested above {MAX_DEPTH} levels")
 
 
 def _count(data: Any, known: dict[int, int | None]) -> int:
@@ -131,10 +156,11 @@ def read_json(path: str | Path) -> Any:
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice")
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"key {key[:80]!r} stands twice")
+        result[key] = value
     return result
 
 
@@ -150,9 +176,13 @@ def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
     FileExistsError
         ``anew``, and somebody else made the file first.
     OSError
-        Disk full, read-only folder; the old file, where there was one, is untouched.
+        Disk full, read-only folder, or a device or a pipe in the file's place; an old file is untouched.
     """
     file = Path(path)
+    file = file.resolve() if file.is_symlink() else file  # the link stays
+    if file.exists() and not file.is_file():
+        raise OSError(errno.EINVAL, "not a regular file; choose another path", str(file))
+    _sweep(file)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     temporary = Path(name)
     try:
@@ -167,6 +197,14 @@ def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _sweep(file: Path) -> None:
+    """Remove temporary files of ``file`` that a killed process left a day ago or earlier."""
+    for left in file.parent.glob(f".{glob.escape(file.name)}.????????"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE_S:
+                left.unlink()
 
 
 def _linked(temporary: Path, file: Path) -> bool:

@@ -67,6 +67,8 @@ class DeviceSpec(Rated):
     """One device's share of its host's memory [bytes]."""
     power_w: Figure | None = None
     gpu: GpuFacts | None = None
+    fused_attention: bool = True
+    """Whether jax has a fused attention kernel for devices of this generation."""
     rates: DeviceRates | None = None
     """Measured rates (``lcplan calibrate``); the cost model uses them in place of published ones."""
 
@@ -184,6 +186,11 @@ class HardwareSpec(Frozen):
         if self.kind != "gpu":
             return None
         return "nvidia" if self.device.gpu is None else self.device.gpu.vendor
+
+    @property
+    def fused_attention(self) -> bool:
+        """Whether jax has a fused attention kernel for the device, which it lacks for AMD's GPUs."""
+        return self.device.fused_attention and self.vendor != "amd"
 
     @property
     def backends(self) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ DEFAULT_KIND: WorkloadKind = "train"
 """The kind that a request asks about where it does not name one."""
 
 
+OldLogProbs = Literal["rollout", "recomputed"]
+_POLICY = ("old_log_probs", "kl_coefficient")
+"""Options of the policy update."""
 _TRAIN_SIZES = {
     "seq": "takes --prompt and --generate",
     "global_batch": "takes --batch",
@@ -38,7 +41,12 @@ class SampleWorkload(Frozen):
         options=("prompt", "generate", "batch", "kv_dtype", "temperature", "no_donate"),
         needs=("prompt", "generate", "batch"),
         example="--prompt 256 --generate 1024 --batch 512",
-        instead={**_TRAIN_SIZES, "trainer": "runs under no trainer"},
+        instead={
+            **_TRAIN_SIZES,
+            "trainer": "runs under no trainer",
+            **dict.fromkeys(_POLICY, "updates no policy"),
+            "rollout_mesh": "has one mesh, --mesh",
+        },
         sizes=("prompt", "generate"),
         batch_field="batch",
         trained=False,
@@ -117,19 +125,43 @@ class SampleWorkload(Frozen):
 
 
 class RlWorkload(SampleWorkload):
-    """One iteration: a rollout, then a train step on all its tokens; the optimizer's state stays while sampling."""
+    """One iteration: a rollout, then a policy update on all its tokens; the optimizer's state stays while sampling."""
 
     facts: ClassVar[WorkloadFacts] = replace(
         SampleWorkload.facts,
         label="an iteration",
         unit="iteration",
-        options=(*SampleWorkload.facts.options, "trainer"),
+        options=(*SampleWorkload.facts.options, *_POLICY, "rollout_mesh", "trainer"),
         instead=_TRAIN_SIZES,
         trained=True,
         figures=("train_step_s", "rollout_s", "train_bytes", "rollout_bytes"),
     )
 
     kind: Literal["rl"] = "rl"  # type: ignore[assignment]  # another kind of the union, not another rollout
+    temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Divides the logits before a token is drawn, and in the policy; at 0 all samples of a prompt would be one."""
+    old_log_probs: OldLogProbs = "rollout"
+    """The source of old log-probabilities: the rollout, or a forward pass on the train step's mesh before the update."""
+    kl_coefficient: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Weight of the KL divergence to a reference model, whose parameters stay in memory; 0: no reference model."""
+
+    @staticmethod
+    def fields_of(options: Mapping[str, Any], default_batch: Callable[[int], int]) -> dict[str, Any]:
+        """Fields from command line options."""
+        own = {name: options[name] for name in _POLICY if options[name] is not None}
+        return SampleWorkload.fields_of(options, default_batch) | own
+
+    @property
+    def scorings(self) -> tuple[str, ...]:
+        """Forward passes over the sampled sequences before the update, by the name of their program."""
+        old = ("old_log_probs",) if self.old_log_probs == "recomputed" else ()
+        return (*old, *(("reference_log_probs",) if self.kl_coefficient else ()))
+
+    @property
+    def description(self) -> str:
+        """The sizes in one line of a report, with the policy's options that are not the default."""
+        old = "; old log-probabilities recomputed" if self.old_log_probs == "recomputed" else ""
+        return f"{super().description}{old}{f'; KL {self.kl_coefficient:g}' if self.kl_coefficient else ''}"
 
     @property
     def sample(self) -> SampleWorkload:

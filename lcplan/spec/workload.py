@@ -11,6 +11,7 @@ from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import format_tokens
 from lcplan.spec.workload_facts import WorkloadFacts
 
+_OF_ROLLOUTS = ("prompt", "generate", "batch", "kv_dtype", "temperature", "no_donate")
 DEFAULT_TOKENS_PER_STEP = 4 * 2**20
 """Fewest tokens per step where the request gives no global batch: 4 Mi, the order of published long-context runs."""
 DEFAULT_TOKENS_PER_DEVICE = 16 * 2**10
@@ -27,7 +28,10 @@ class Workload(Frozen):
         options=("seq", "global_batch", "document_len", "trainer"),
         needs=("seq",),
         example="--seq 64k",
-        instead=dict.fromkeys(("prompt", "generate", "batch", "kv_dtype", "temperature", "no_donate"), "has no such option"),
+        instead=dict.fromkeys(
+            (*_OF_ROLLOUTS, "old_log_probs", "kl_coefficient", "rollout_mesh"),
+            "has no such option",
+        ),
         sizes=("seq_len",),
         batch_field="global_batch",
         trained=True,

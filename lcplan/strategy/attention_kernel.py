@@ -29,7 +29,7 @@ def attention_kernel(
     precision: str,
     shortest_chunk: int,
     capability: tuple[int, int] | None = None,
-    amd: bool = False,
+    fused: bool = True,
 ) -> AttentionKernel:
     """The fused kernel of the device where it takes the model's heads and chunks, else blockwise JAX.
 
@@ -48,15 +48,15 @@ def attention_kernel(
         Shortest length that the kernel meets: half a context rank's tokens of one sequence [tokens].
     capability : tuple of int, optional
         Compute capability of an NVIDIA GPU.
-    amd : bool
-        Whether the GPU is AMD's, for which jax has no fused attention.
+    fused : bool
+        Whether jax has a fused kernel for the device, which it lacks for AMD's GPUs and the first TPUs.
 
     Returns
     -------
     str
         The kernel.
     """
-    if precision != "bf16" or kind == "cpu" or amd:
+    if precision != "bf16" or kind == "cpu" or not fused:
         return "blockwise"
     if kind == "tpu":
         whole_lanes = model.head_dim % SPLASH_LANES == 0 and shortest_chunk % SPLASH_LANES == 0

@@ -13,9 +13,9 @@ from lcplan.spec.hardware import HardwareSpec
 from planner.calibrate.figures import Findings, Measured, findings
 from planner.calibrate.fit import Timing
 from planner.calibrate.sizes import Probe, probes_of
-from planner.measure.jobs import worker_command
 from planner.measure.targets.at_hand import gpu_names, is_same
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import worker_command
 from planner.measure.workers.job import Program
 from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
 from planner.measure.workers.process import Launch

@@ -12,21 +12,32 @@ from planner.candidates.learning import Learnt
 
 @dataclass(frozen=True)
 class Best:
-    """The answer of the highest evidence level to the three deciding questions: how long, how much memory, does it fit."""
+    """The answer of the highest evidence level to the three deciding questions: how long, how much memory, does it fit.
+
+    ``step_s`` and ``memory_bytes`` may be off by their half-widths: between ``x / (1 + ratio)`` and ``x (1 + ratio)``.
+    """
 
     rung: Rung
     step_s: float
     tokens_per_s: float
     memory_bytes: int
     fits: bool
+    time_ratio: float = 0.0
+    """Half-width of the step time: of published rows of its kind, or the spread of its own timing."""
+    memory_ratio: float = 0.0
+    """Half-width of the memory: of published rows of its kind; 0 where the target's own compiler stated it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``best`` of DESIGN."""
         return {
             "rung": self.rung,
             "step_s": self.step_s,
+            "step_s_low": self.step_s / (1.0 + self.time_ratio),
+            "step_s_high": self.step_s * (1.0 + self.time_ratio),
             "tokens_per_s": self.tokens_per_s,
             "memory_bytes": self.memory_bytes,
+            "memory_bytes_low": round(self.memory_bytes / (1.0 + self.memory_ratio)),
+            "memory_bytes_high": round(self.memory_bytes * (1.0 + self.memory_ratio)),
             "fits": self.fits,
         }
 
@@ -68,15 +79,19 @@ class Candidate:
         rung: Rung = "modelled"
         step_s, memory = self.estimate["step_s"], self.estimate["memory_bytes"]["total"]
         fits = bool(self.estimate["fits"])
+        unsure = self.estimate.get("uncertainty", {})
+        time_ratio, memory_ratio = unsure.get("time_ratio", 0.0), unsure.get("memory_ratio", 0.0)
         compiled = self.target_compile
         if compiled is not None and compiled.total_bytes is not None:
             rung, memory, fits = compiled.rung, compiled.total_bytes, bool(compiled.fits)
+            memory_ratio = 0.0
         if self.timed is not None and self.timed.step_s is not None:
             rung, step_s = max(rung, self.timed.rung, key=RUNGS.index), self.timed.step_s
+            time_ratio = _spread(self.timed)
         elif self.learnt is not None:
             step_s = self.learnt.step_s(self.estimate)
         tokens = self.estimate["tokens_per_s"] * self.estimate["step_s"]
-        return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable)
+        return Best(rung, step_s, tokens / step_s, int(memory), fits and self.usable, time_ratio, memory_ratio)
 
     def with_compiled(self, compiled: Compiled, budget_bytes: int) -> Candidate:
         """The same candidate with a compile's result, compared with the budget unless it is of host devices."""
@@ -100,6 +115,13 @@ class Candidate:
             "learnt": self.learnt.to_json() if self.learnt else None,
             "best": self.best.to_json(),
         }
+
+
+def _spread(timed: Timed) -> float:
+    """How far a timing's samples are from its step time, as a ratio."""
+    assert timed.step_s is not None, "a timing with a result"
+    samples = [seconds for seconds in timed.samples if seconds > 0]
+    return max((max(seconds / timed.step_s, timed.step_s / seconds) - 1.0 for seconds in samples), default=0.0)
 
 
 def objective_value(candidate: Candidate, objective: str) -> float:

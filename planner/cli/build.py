@@ -55,14 +55,15 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
     hardware = _collect(problems, lambda: catalog.hardware(options.hw))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
+    own = options.rollout_mesh
+    rollout_mesh = _collect(problems, lambda: parse_mesh(own, "--rollout-mesh") if own else {})
     knobs: dict[str, Any] = {name: getattr(options, name) for name in KNOBS}
     problems += wrong_values(knobs)
     if problems or model is None or hardware is None or mesh is None:
         raise BadInputError(problems)
-    filters = Filters(mesh=mesh, **knobs)
+    filters = Filters(mesh=mesh, rollout_mesh=rollout_mesh, **knobs)
     if options.trainer is not None:
-        own = trainer(options.trainer)
-        filters = restrict(filters, own, hardware=hardware, model=model, jax=options.trainer_jax)
+        filters = restrict(filters, trainer(options.trainer), hardware=hardware, model=model, jax=options.trainer_jax)
     return make_request(
         {
             "model": model,

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from lcplan import __version__
-from lcplan.formats.errors import EXIT_BAD_INPUT, LcplanError
+from lcplan.formats.errors import EXIT_BAD_INPUT, EXIT_STAGE_FAILED, LcplanError
 
+DEBUG = "LCPLAN_DEBUG"
+"""Variable that shows the traceback of a fault."""
+MOST_LINES = 40
+"""Problems of one input that are printed."""
+LONGEST_LINE = 4000
 COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
@@ -21,7 +28,6 @@ COMMANDS: dict[str, str] = {
     "explain": "Why a strategy won, why the others lost, which changes would alter that.",
     "export": "Write a plan as the files of a trainer, and list where that trainer deviates.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
-    "worker": "Take compile and timing jobs of a shared study, on any machine.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, their compile targets, and which backends are real.",
 }
@@ -95,16 +101,53 @@ def run(arguments: list[str]) -> int:
         return int(code or 0)
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
-    except click.ClickException as error:
+    except (KeyboardInterrupt, Exception) as error:
+        return _code_of(error)
+
+
+def _code_of(error: BaseException) -> int:
+    """Print an error as one message, and return its exit code."""
+    code = EXIT_STAGE_FAILED
+    if isinstance(error, click.ClickException):
         error.show()
-        return EXIT_BAD_INPUT
-    except LcplanError as error:
-        for line in str(error).splitlines():
-            click.echo(f"lcplan: {line}", err=True)
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+        code = EXIT_BAD_INPUT
+    elif isinstance(error, LcplanError):
+        lines = str(error).splitlines()
+        for line in lines[:MOST_LINES]:
+            click.echo(f"lcplan: {_printable(line)}", err=True)
+        if len(lines) > MOST_LINES:
+            click.echo(f"lcplan: .. and {len(lines) - MOST_LINES} more", err=True)
+        code = error.exit_code
+    elif isinstance(error, (KeyboardInterrupt, click.Abort)):
         click.echo("lcplan: interrupted; finished compiles and timings are kept, and the same command resumes", err=True)
-        return 130
-    except BrokenPipeError:
+        code = 130
+    elif isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        code = 0
+    elif os.environ.get(DEBUG):
+        raise error
+    else:
+        click.echo(f"lcplan: {_fault(error)}", err=True)
+    return code
+
+
+def _fault(error: BaseException) -> str:
+    """Return the text for a fault of lcplan itself: its place, and the output to report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = next((frame for frame in reversed(frames) if _is_ours(frame.filename)), frames[-1])
+    place = f"{Path(ours.filename).parent.name}/{Path(ours.filename).name}:{ours.lineno}"
+    words = " ".join(_printable(str(error)[:300]).split())
+    return (
+        f"a fault of lcplan {__version__} itself, not of the input: {type(error).__name__} at {place}: {words}; "
+        f"please report it with the command, and the output under {DEBUG}=1"
+    )
+
+
+def _printable(line: str) -> str:
+    """A line of a message, which may quote a user's file, without control characters and not endless."""
+    shown = "".join(character if character.isprintable() else " " for character in line[:LONGEST_LINE])
+    return shown if len(line) <= LONGEST_LINE else f"{shown}.."
+
+
+def _is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(Path(__file__).parents[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeVar, get_args
 
 import click
@@ -10,7 +11,7 @@ import click
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
-from lcplan.spec.rollout_workloads import WorkloadKind
+from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
 from planner.cli.hardware_words import noted
 
@@ -30,6 +31,20 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Tokens as an integer."""
         return value if isinstance(value, int) else parse_tokens(value, self.option)
+
+
+class Price(click.FloatRange):
+    """Dollars: finite and not negative."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Dollars as a float."""
+        found = float(super().convert(value, param, ctx))
+        if not isfinite(found):
+            self.fail(f"{found} is no price; give a finite number of dollars, such as 2.5", param, ctx)
+        return found
+
+
+PRICE = Price(min=0)
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
@@ -128,6 +143,22 @@ _WORKLOAD = [
         help="sample, rl: divides the logits before tokens are drawn; 0 takes the most likely. [default: 1]",
     ),
     click.option("--no-donate", is_flag=True, help="sample, rl: a decode step makes another cache."),
+    click.option(
+        "--old-log-probs",
+        type=click.Choice(get_args(OldLogProbs)),
+        help="rl: those of the rollout, or recomputed by a forward pass. [default: rollout]",
+    ),
+    click.option(
+        "--kl-coefficient",
+        type=click.FloatRange(min=0, max=100),
+        metavar="WEIGHT",
+        help="rl: weight of the KL divergence to a reference model. [default: 0, no reference model]",
+    ),
+    click.option(
+        "--rollout-mesh",
+        metavar="AXIS=SIZES,..",
+        help="rl: axis sizes of the rollout, over the same devices. [default: every mesh; in estimate the shards of --mesh]",
+    ),
 ]
 
 mesh_option = click.option(

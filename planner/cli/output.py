@@ -16,14 +16,14 @@ WIDTH = 100
 
 def stdout_console() -> Console:
     """Tables of at most 100 columns."""
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
 
 def stderr_console() -> Console:
     """Progress and summaries."""
-    console = Console(file=sys.stderr, highlight=False)
+    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 200
     return console

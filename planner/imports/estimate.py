@@ -19,7 +19,7 @@ from planner.trainers.common.imported import Imported
 from planner.trainers.common.programs import priced_as
 from planner.trainers.common.translate import further_logits
 
-PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss")
+PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss", "gathered-weights")
 """Differences from the step of docs/step.md that the cost model of a trainer's own step includes."""
 
 NOT_OWN = (
@@ -40,8 +40,18 @@ class Opinion:
     """Modelled memory plus the bytes counted by hand."""
     allowance_bytes: int
     """Memory of runtime, communicators and PyTorch's pool on top of it."""
+    host_bytes: int
+    """Host memory of the devices of one host: checkpoints of remat, and state."""
+    host_memory_bytes: int | None
+    """Memory of a host; None: unknown."""
     fits: bool
+    """Whether the devices and the host hold it."""
     advice: Advice
+
+    @property
+    def host_holds(self) -> bool:
+        """Whether a host's memory holds its part; True where its size is unknown."""
+        return self.host_memory_bytes is None or self.host_bytes <= self.host_memory_bytes
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -54,6 +64,8 @@ class Opinion:
             "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
             "memory_bytes": self.memory_bytes,
             "allowance_bytes": self.allowance_bytes,
+            "host_bytes": self.host_bytes,
+            "host_memory_bytes": self.host_memory_bytes,
             "fits": self.fits,
             "would_change": self.advice.to_json(),
         }
@@ -112,13 +124,18 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
     memory = int(estimate["memory_bytes"]["total"]) + extra
     pool = RESERVED_OF_ALLOCATED - 1.0 if request.program.runtime == "torch" else 0.0
     allowance = int(estimate["allowance_bytes"] + pool * extra)
-    fits = memory + allowance <= request.budget_bytes
+    host = (int(estimate["host_bytes"]) + sum(one.host_bytes for one in differences)) * job.devices_per_host
+    share = request.hardware.device.host_memory_bytes
+    room = None if share is None else round(share.value * request.hardware.node_size)
+    fits = memory + allowance <= request.budget_bytes and (room is None or host <= room)
     return Opinion(
         imported=_noted(imported, request),
         differences=tuple(differences),
         refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
         memory_bytes=memory,
         allowance_bytes=allowance,
+        host_bytes=host,
+        host_memory_bytes=room,
         fits=fits,
         advice=advise(request, candidate, trainer=target, fits=fits),
     )

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.strategy.attention_kernel import AttentionKernel, attention_kernel, shortest_chunk
-from planner.measure.targets.at_hand import devices_at_hand, gpu_names
-from planner.measure.targets.target import Target, one_device, target_for, target_verdict
+from planner.measure.engines.interface import Engine
+from planner.measure.engines.local import Local
+from planner.measure.targets.at_hand import gpu_names
+from planner.measure.targets.target import target_verdict
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.workers.job import CompileJob, Program, Purpose, WorkerJob, job_key, resolve
-from planner.measure.workers.pool import Outcome, PoolLimits, Task, run_tasks
-from planner.measure.workers.process import PERMANENT, Launch
+from planner.measure.work import Work
+from planner.measure.workers.job import CompileJob
+from planner.measure.workers.pool import Outcome, PoolLimits
+from planner.measure.workers.process import PERMANENT
 from planner.measure.workers.stderr_lines import warnings_in
 
+LOCAL = Local()
 Result = TypeVar("Result", Compiled, Timed)
 
 
@@ -37,7 +38,7 @@ class ResultStore(Protocol):
 
 
 def compile_jobs(
-    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None, engine: Engine = LOCAL
 ) -> Iterator[tuple[CompileJob, Compiled]]:
     """Compile each job's step for its hardware; stored results first, then the rest as they finish.
 
@@ -56,11 +57,11 @@ def compile_jobs(
             work.append(Work(job, "compile", toolchain=toolchain))
         except BadInputError as error:
             yield job, _untried(job, str(error), toolchain=toolchain)
-    yield from _run(work, Compiled, limits=pool, store=store)
+    yield from _run(work, Compiled, limits=pool, store=store, engine=engine)
 
 
 def time_jobs(
-    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None, engine: Engine = LOCAL
 ) -> Generator[tuple[CompileJob, Timed]]:
     """Time each job's whole step on the devices at hand, one job at a time: jobs that share devices would time each other.
 
@@ -70,14 +71,13 @@ def time_jobs(
         The toolchain cannot run the step, or the hardware is not at hand.
     """
     _can_compile(toolchain)
-    if not isinstance(store, SharedStore) or pool.jobs:
-        _are_at_hand(jobs)
+    _are_at_hand(jobs, engine)
     work = [Work(job, "time", toolchain=toolchain) for job in jobs]
-    yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
+    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)
 
 
 def time_slices(
-    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None
+    jobs: Sequence[CompileJob], *, toolchain: Toolchain, pool: PoolLimits, store: ResultStore | None, engine: Engine = LOCAL
 ) -> Generator[tuple[CompileJob, Timed]]:
     """Time one rank of each job's step on one device at hand, one job at a time; communication is not in it.
 
@@ -90,7 +90,7 @@ def time_slices(
     for job in jobs:
         check_slice(job.hardware, toolchain)
     work = [Work(job, "slice", toolchain=toolchain) for job in jobs]
-    yield from _run(work, Timed, limits=replace(pool, jobs=min(pool.jobs, 1)), store=store)
+    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)
 
 
 def check_slice(hardware: HardwareSpec, toolchain: Toolchain) -> None:
@@ -114,97 +114,21 @@ def _can_compile(toolchain: Toolchain) -> None:
         raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {verdict}")
 
 
-def _are_at_hand(jobs: Sequence[CompileJob]) -> None:
-    needs = [(job, devices_at_hand(job.hardware)) for job in jobs]
+def _are_at_hand(jobs: Sequence[CompileJob], engine: Engine) -> None:
+    needs = [(job, engine.devices(job.hardware)) for job in jobs]
     problems = {
         f"{job.hardware.name}: a step on {job.strategy.devices} devices cannot be timed, {found} of them are here"
         for job, found in needs
-        if job.strategy.devices > found
+        if found is not None and job.strategy.devices > found
     }
     if problems:
-        raise StageFailedError(f"{'; '.join(sorted(problems)[:3])}; use --stages compiled, or workers that have them")
-
-
-@runtime_checkable
-class SharedStore(Protocol):
-    """A store that others work off too: jobs are posted there, and come back as rows whoever did them."""
-
-    def work_off(self, work: Sequence[Work], limits: PoolLimits) -> Generator[tuple[Work, Compiled | Timed]]:
-        """A row for each job, as they come."""
-
-
-class Work:
-    """A job with its target, key and task under one toolchain."""
-
-    def __init__(self, job: CompileJob, purpose: Purpose, *, toolchain: Toolchain) -> None:
-        self.job, self.purpose, self.toolchain = job, purpose, toolchain
-        target = target_for(job.strategy, job.hardware, toolchain=toolchain)
-        if purpose == "time" and job.hardware.kind != "cpu" and target.platform == "cpu":
-            raise BadInputError(f"toolchain {toolchain.python} cannot run a step on {job.hardware.name}: {target.note}")
-        if purpose == "slice":
-            target = one_device(target)
-        self.target = target.model_copy(update={"at_hand": True}) if purpose == "time" else target
-        kernel = kernel_for(job, self.target, toolchain=toolchain)
-        self.resolved: WorkerJob = resolve(job, self.target, purpose=purpose, kernel=kernel)
-        self.key = job_key(job, self.resolved, toolchain=toolchain)
-
-    @property
-    def task(self) -> Task:
-        """The task for a worker process; its ``id`` is the job's key."""
-        return self.task_with(None)
-
-    def task_with(self, executables: Path | None) -> Task:
-        """The same task; a timing reads the executable that the compile of its program wrote to ``executables``."""
-        variables = self.target.environment
-        if self.target.at_hand and self.target.platform == "cuda":
-            pool = self.job.hardware.pool_ratio(self.job.strategy.mesh.communicators)
-            variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{pool:.3f}"
-        launch = Launch(worker_command(self.toolchain.python, self.job.program), tuple(sorted(variables.items())))
-        request = {"id": self.key, "job": self.resolved.model_dump(mode="json")}
-        if executables is not None and self._is_timed_as_compiled:
-            request["executables"] = str(executables.absolute() / self._program_key)
-        counted = self.target.at_hand and self.target.platform != "cpu"  # an allocator's peak is its process's: it only grows
-        return Task(launch, request, fresh=counted)
-
-    @property
-    def _is_timed_as_compiled(self) -> bool:
-        """Whether compile and timing have one executable: a host's have; for a GPU it is compiled without one."""
-        return self.job.hardware.kind == "cpu" and self.purpose != "slice"
-
-    @property
-    def _program_key(self) -> str:
-        """The key of the compile."""
-        target = self.target.model_copy(update={"at_hand": False})
-        compiled = self.resolved.model_copy(update={"purpose": "compile", "target": target})
-        return job_key(self.job, compiled, toolchain=self.toolchain)
-
-
-def worker_command(python: str, program: Program) -> tuple[str, ...]:
-    """How a worker starts under ``python``."""
-    boot = str(Path(__file__).parent / "workers" / "boot.py")
-    return (python, boot, str(os.getpid()), *(f"{name}={folder}" for name, folder in program.folders.items()))
-
-
-def kernel_for(job: CompileJob, target: Target, *, toolchain: Toolchain) -> AttentionKernel:
-    """The attention kernel of a chunk for the target under the toolchain.
-
-    ``lcplan.strategy.attention_kernel`` decides, as it does for the cost model. A toolchain without cuDNN runs blockwise
-    attention, and so does a program that is compiled for host devices in place of its hardware's.
-    """
-    gpu = job.hardware.device.gpu
-    kernel = attention_kernel(
-        job.model,
-        kind=target.kind,
-        precision=job.workload.precision,
-        shortest_chunk=shortest_chunk(job.workload.seq_len, job.strategy.mesh.context),
-        capability=None if gpu is None else gpu.compute_capability,
-        amd=job.hardware.vendor == "amd",
-    )
-    return "blockwise" if kernel == "cudnn" and "cudnn" not in toolchain.kernels else kernel
+        raise StageFailedError(
+            f"{'; '.join(sorted(problems)[:3])}; use --stages compiled, or an --engine whose workers have them"
+        )
 
 
 def _run(
-    work: Sequence[Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None
+    work: Sequence[Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None, engine: Engine
 ) -> Generator[tuple[CompileJob, Result]]:
     waiting: dict[str, list[Work]] = {}
     for one in work:
@@ -215,22 +139,19 @@ def _run(
             yield one.job, kept
         else:
             waiting.setdefault(one.key, []).append(one)
-    if isinstance(store, SharedStore):
-        for done, row in store.work_off([same[0] for same in waiting.values()], limits):
-            yield from ((one.job, row) for one in waiting[done.key])
+    if not waiting:
         return
-    for outcome in run_tasks([same[0].task_with(limits.executables) for same in waiting.values()], limits):
-        same = waiting[outcome.task.request["id"]]
-        result = row_of(same[0], outcome)
+    for one, outcome in engine.outcomes([same[0] for same in waiting.values()], limits):
+        same = waiting[one.key]
+        result = row_of(one, outcome)
         if store is not None and is_final(outcome):
             store.put(
-                same[0].key,
+                one.key,
                 rung=result.rung,
-                strategy=same[0].job.strategy.model_dump(mode="json"),
+                strategy=one.job.strategy.model_dump(mode="json"),
                 result=result.model_dump(mode="json"),
             )
-        for one in same:
-            yield one.job, result  # type: ignore[misc]
+        yield from ((twin.job, result) for twin in same)  # type: ignore[misc]
 
 
 def _kept(one: Work, kind: type[Result], *, store: ResultStore | None) -> Result | None:

@@ -15,6 +15,8 @@ from planner.request.knob_fields import with_knobs
 
 Interval = tuple[int, int]
 LARGEST_AXIS = 2**20
+LONGEST_RANGE = 20
+"""Characters of a size or a range of sizes."""
 """The largest size of an axis that a mesh takes."""
 
 
@@ -42,10 +44,17 @@ class Filters(Frozen):
     """
 
     mesh: dict[str, AxisFilter] = {}
+    rollout_mesh: dict[str, AxisFilter] = {}
+    """The same of a rollout that takes turns with a train step on another mesh."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, mesh: Mapping[str, AxisFilter] | None = None, **knobs: Any) -> None: ...
+        def __init__(
+            self,
+            mesh: Mapping[str, AxisFilter] | None = None,
+            rollout_mesh: Mapping[str, AxisFilter] | None = None,
+            **knobs: Any,
+        ) -> None: ...
 
         def __getattr__(self, name: str) -> tuple[Any, ...]: ...
 
@@ -85,8 +94,8 @@ def refuse_several(filters: Filters, knobs: Iterable[str]) -> None:
         raise BadInputError([f"estimate prices one strategy; give one value for {option}" for option in many])
 
 
-def parse_mesh(text: str) -> dict[str, AxisFilter]:
-    """Parse ``context=8..32,tensor=1,2`` into one filter per axis.
+def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
+    """Parse ``context=8..32,tensor=1,2``, the value of ``option``, into one filter per axis.
 
     Raises
     ------
@@ -105,23 +114,23 @@ def parse_mesh(text: str) -> dict[str, AxisFilter]:
         if equals:
             axis = name.strip()
             if AXIS_WORDS.get(axis, axis) in OTHER_AXES:
-                problems.append(f"--mesh {axis}: lcplan has no pipeline axis; use context, tensor and fsdp")
+                problems.append(f"{option} {axis}: lcplan has no pipeline axis; use context, tensor and fsdp")
             elif axis in AXIS_WORDS:
-                problems.append(f"--mesh: {axis!r} is called {AXIS_WORDS[axis]!r} here")
+                problems.append(f"{option}: {axis!r} is called {AXIS_WORDS[axis]!r} here")
             elif axis not in AXES:
-                problems.append(f"--mesh: unknown axis {axis!r}{hint(axis, AXES)}")
+                problems.append(f"{option}: unknown axis {axis!r}{hint(axis, AXES)}")
             elif axis in values:
-                problems.append(f"--mesh: axis {axis!r} is given twice")
+                problems.append(f"{option}: axis {axis!r} is given twice")
             values.setdefault(axis, [])
         else:
             size = part
         if axis is None:
-            problems.append(f"--mesh {text!r}: write axis=size, for example context=16,tensor=2")
+            problems.append(f"{option} {text!r}: write axis=size, for example context=16,tensor=2")
             break
         interval = _interval(size.strip())
         if interval is None:
             problems.append(
-                f"--mesh {axis}={size!r}: not a whole number above zero, nor a range like 8..32; at most {LARGEST_AXIS}"
+                f"{option} {axis}={size[:40]!r}: not a whole number above zero, nor a range like 8..32; at most {LARGEST_AXIS}"
             )
         else:
             values[axis].append(interval)
@@ -132,7 +141,7 @@ def parse_mesh(text: str) -> dict[str, AxisFilter]:
 
 def _interval(text: str) -> Interval | None:
     low, dots, high = text.partition("..")
-    if not low.isdecimal() or (dots and not high.isdecimal()):
+    if not low.isdecimal() or (dots and not high.isdecimal()) or len(text) > LONGEST_RANGE:
         return None
     first, last = int(low), int(high) if dots else int(low)
     return (first, last) if 0 < first <= last <= LARGEST_AXIS else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, AnyWorkload, WorkloadKind
+from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, AnyWorkload, OldLogProbs, WorkloadKind
 from lcplan.strategy import KNOBS, Knob, KvDtype
 from planner.request.request import default_global_batch
 
@@ -25,6 +25,9 @@ class WorkloadOptions(Frozen):
     kv_dtype: KvDtype | None = None
     temperature: float | None = None
     no_donate: bool = False
+    old_log_probs: OldLogProbs | None = None
+    kl_coefficient: float | None = None
+    rollout_mesh: str | None = None
 
 
 def check_workload(options: WorkloadOptions) -> None:

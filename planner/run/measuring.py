@@ -10,9 +10,10 @@ from lcplan.evidence.measurement import Compiled
 from lcplan.formats.errors import BadInputError
 from planner.candidates.candidate import Candidate
 from planner.candidates.learning import learn_from_compile
+from planner.measure.engines.interface import Engine
 from planner.measure.jobs import (
+    LOCAL,
     ResultStore,
-    SharedStore,
     check_slice,
     compile_jobs,
     time_jobs,
@@ -30,17 +31,13 @@ from planner.workloads.registry import planned
 
 @dataclass(frozen=True)
 class Bench:
-    """The bench that measures a request's candidates. ``store`` keeps every finished result; None keeps nothing."""
+    """The bench that measures a request's candidates on ``engine``. ``store`` keeps every finished result, where given."""
 
     request: SearchRequest
     toolchain: Toolchain
     limits: PoolLimits
     store: ResultStore | None = None
-
-    @property
-    def others_work(self) -> bool:
-        """Whether everything is left to workers of a shared study, which may have other devices."""
-        return isinstance(self.store, SharedStore) and self.limits.jobs == 0
+    engine: Engine = LOCAL
 
     def check(self) -> None:
         """Check that the request's model can be compiled and timed at all.
@@ -74,21 +71,21 @@ class Bench:
 
     def compile(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Each candidate with the compile of its programs, checked against the budget, as they finish; stored ones first."""
-        run = partial(compile_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        run = partial(compile_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store, engine=self.engine)
         for candidate, results in self._complete(candidates, run):
             compiled = _checked(candidate, combined_compile(results))
             yield learn_from_compile(setting_of(self.request), candidate.with_compiled(compiled, self.request.budget_bytes))
 
     def time(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
         """Each candidate with the timing of its programs, as they finish; stored ones first."""
-        run = partial(time_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        run = partial(time_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store, engine=self.engine)
         workload = planned(self.request)
         for candidate, results in self._complete(candidates, run):
             yield candidate.with_timed(combined_timing(results, workload.unmeasured_s(candidate.estimate)))
 
     def time_slices(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
         """Each candidate with the timing of one rank of its step, the modelled exposed communication added."""
-        run = partial(time_slices, toolchain=self.toolchain, pool=self.limits, store=self.store)
+        run = partial(time_slices, toolchain=self.toolchain, pool=self.limits, store=self.store, engine=self.engine)
         for candidate, results in self._complete(candidates, run):
             (timed,) = results.values()
             yield candidate.with_timed(whole_step(timed, candidate, self.request))

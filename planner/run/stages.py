@@ -73,8 +73,8 @@ def _check(bench: Bench, effort: Effort) -> None:
     """Refuse stages that cannot run before any work is done."""
     if effort.stage != "modelled":
         bench.check()
-    if effort.stage == "timed" and not bench.others_work:
-        check_at_hand(bench.request)
+    if effort.stage == "timed":
+        check_at_hand(bench.request, bench.engine)
 
 
 def _measured(order: Iterator[Candidate], effort: Effort, bench: Bench, watcher: Watcher) -> list[Candidate]:

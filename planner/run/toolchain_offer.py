@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.strategy.attention_kernel import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
+from planner.measure.engines.interface import Engine
+from planner.measure.jobs import LOCAL
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.measure.targets.toolchain import Toolchain
@@ -56,6 +58,11 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
         return (
             f"jax has no fused attention for AMD GPUs: {kernel} JAX attention runs instead; a trainer with a kernel for them "
             "(Transformer Engine's, as MaxText and Megatron use it on ROCm) is faster",
+        )
+    if not request.hardware.fused_attention:
+        return (
+            f"jax has no fused attention for {request.hardware.device.name}: {kernel} JAX attention runs instead, in several "
+            "times the time",
         )
     tpu = request.hardware.kind == "tpu"
     takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
@@ -109,20 +116,20 @@ def _unpriced(request: SearchRequest) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def check_at_hand(request: SearchRequest) -> None:
-    """Check that this machine can time the survivors, before minutes go into compiles.
+def check_at_hand(request: SearchRequest, engine: Engine = LOCAL) -> None:
+    """Check that the engine can time the survivors, before minutes go into compiles.
 
     Raises
     ------
     StageFailedError
-        It has fewer devices of the hardware's kind than the request may take.
+        This machine has fewer devices of the hardware's kind than the request may take.
     """
-    name, wanted, found = request.hardware.name, _wanted(request), devices_at_hand(request.hardware)
-    if found < wanted:
+    name, wanted, found = request.hardware.name, _wanted(request), engine.devices(request.hardware)
+    if found is not None and found < wanted:
         fewer = f"--devices {found}, " if found else ""
         raise StageFailedError(
             f"{name}: --stages timed may take {wanted} devices, {found} of them are here; use {fewer}--stages compiled, or "
-            "workers that have them (--study URL --jobs 0)"
+            "an --engine whose workers have them"
         )
 
 

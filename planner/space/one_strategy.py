@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lcplan.formats.errors import BadInputError
-from lcplan.strategy import AXES, STEP_KNOBS, Mesh, Strategy
-from planner.request.filters import refuse_several
+from lcplan.strategy import STEP_KNOBS, Mesh, Strategy
+from planner.request.filters import AxisFilter, refuse_several
 from planner.request.request import SearchRequest
 from planner.rules import ALL_RULES
 from planner.rules.windows import everywhere
@@ -66,18 +68,23 @@ def one_mesh(request: SearchRequest) -> Mesh:
     BadInputError
         Several sizes for one axis, or a mesh that does not match ``--devices``.
     """
-    sizes: dict[str, int] = {}
-    problems: list[str] = []
-    for axis in AXES:
-        allowed = request.filters.mesh.get(axis)
-        if allowed is not None and allowed.fixed is None:
-            problems.append(f"--mesh {axis}: estimate prices one strategy; give one size")
-        sizes[axis] = (allowed.fixed if allowed is not None else None) or 1
-    if problems:
-        raise BadInputError(problems)
-    mesh = Mesh(**sizes)
+    mesh = named_mesh(request.filters.mesh, option="--mesh")
     if request.devices is not None and mesh.devices != request.devices:
         raise BadInputError(
             f"--mesh {mesh.label} takes {mesh.devices} devices, not --devices {request.devices}; change one of them"
         )
     return mesh
+
+
+def named_mesh(filters: Mapping[str, AxisFilter], *, option: str) -> Mesh:
+    """The one mesh that an option names; axes that are not named are 1.
+
+    Raises
+    ------
+    BadInputError
+        Several sizes for one axis.
+    """
+    several = [axis for axis, allowed in filters.items() if allowed.fixed is None]
+    if several:
+        raise BadInputError([f"{option} {axis}: estimate prices one strategy; give one size" for axis in several])
+    return Mesh(**{axis: allowed.fixed or 1 for axis, allowed in filters.items()})

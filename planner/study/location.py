@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.textfile import read_text
 
 DATABASES = {"sqlite": "", "postgresql": '"lcplan[postgresql]"', "mysql": '"lcplan[mysql]"'}
 """Database kinds that Optuna's relational storage speaks, and the extra with the driver of each."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 """The drivers of the extras, where a URL names none."""
 GRACE_S = 60
-"""A job whose worker gave no heartbeat for this long is somebody else's."""
-BEAT_S = 2
-"""Seconds between two heartbeats of a worker, whatever its own grace: other workers may have a shorter one."""
-LEAST_GRACE_S = 5
-"""Two heartbeats may be missed."""
+"""How long a database that is away is waited for."""
 LOCK_WAIT_S = 60
 """How long SQLite waits for another process's write."""
 JOURNAL_LOCK_S = 10
@@ -28,6 +25,10 @@ OPEN_ATTEMPTS = 8
 """Searches that open a new database at once may trip over each other's tables and first rows; the next look finds them."""
 _RACES = ("already exists", "locked", "UNIQUE constraint", "duplicate key", "Duplicate entry")
 _KINDS = "sqlite:///FILE, postgresql://.., mysql://.., journal:FILE, or the path of a .db or .log file"
+
+
+class AwayError(StageFailedError):
+    """The server of a study does not answer."""
 
 
 def canonical_url(location: str) -> str:
@@ -58,13 +59,26 @@ def canonical_url(location: str) -> str:
     raise BadInputError(f"study {shown(location)!r} is no storage that lcplan knows; give {_KINDS}")
 
 
+def given_location(word: str) -> str:
+    """The URL that a user gives, as it is or as ``@FILE``: a password need not be on a command line.
+
+    Raises
+    ------
+    BadInputError
+        The file cannot be read.
+    """
+    if not word.startswith("@"):
+        return word
+    return read_text(Path(word[1:])).strip()
+
+
 def shown(location: str) -> str:
     """A location without its password."""
     return re.sub(r"(://[^:/@]*):[^\s]*@", r"\1:***@", location)
 
 
-def open_storage(url: str, *, grace_s: int = GRACE_S) -> Any:
-    """The Optuna storage of a canonical URL, with heartbeats where it is relational.
+def open_storage(url: str) -> Any:
+    """The Optuna storage of a canonical URL.
 
     Raises
     ------
@@ -77,7 +91,7 @@ def open_storage(url: str, *, grace_s: int = GRACE_S) -> Any:
         return _open_journal(Path(url.removeprefix("journal:")))
     for attempt in range(1, OPEN_ATTEMPTS + 1):
         try:
-            return _open_database(url, grace_s=grace_s)
+            return _open_database(url)
         except Exception as error:  # drivers raise what they like; all of it is about this storage
             words = str(_root(error))
             if attempt == OPEN_ATTEMPTS or not any(race in words for race in _RACES):
@@ -86,18 +100,11 @@ def open_storage(url: str, *, grace_s: int = GRACE_S) -> Any:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _open_database(url: str, *, grace_s: int) -> Any:
+def _open_database(url: str) -> Any:
     from optuna.storages import RDBStorage
 
     sqlite = url.startswith("sqlite")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # heartbeats are marked experimental
-        return RDBStorage(
-            url,
-            engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True},
-            heartbeat_interval=BEAT_S,
-            grace_period=grace_s,
-        )
+    return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": LOCK_WAIT_S}} if sqlite else {"pool_pre_ping": True})
 
 
 def _open_journal(path: Path) -> Any:
@@ -123,12 +130,28 @@ def explained(url: str, error: BaseException) -> BadInputError | StageFailedErro
     if isinstance(cause, ImportError):
         driver = DATABASES[re.split(r"[:+]", url, maxsplit=1)[0].lower()]
         return BadInputError(f"study {name!r}: its driver is missing ({text}); pip install {driver}")
+    if any(sign in text for sign in _AWAY):
+        return AwayError(f"study {name}: the server cannot be reached ({text[:200]})")
     for sign, meaning in _MEANINGS.items():
         if sign in text:
             return StageFailedError(f"study {name}: {meaning} ({text[:200]})")
     return StageFailedError(f"study {name}: {kind}: {text[:300]}")
 
 
+_AWAY = (
+    "could not connect",
+    "Connection refused",
+    "failed to resolve",
+    "connection failed",
+    "Can't connect",
+    "server closed the connection",
+    "terminating connection",
+    "connection is closed",
+    "connection is lost",
+    "Lost connection",
+    "database system is",
+)
+"""Words of drivers for a server that does not answer: down, starting or shutting down. ``database system is``: PostgreSQL."""
 _MEANINGS = {
     "not a database": "the file is no study or is damaged; move it away or choose another folder",
     "malformed": "the file is damaged; move it away or choose another folder",
@@ -145,13 +168,8 @@ _MEANINGS = {
     "disk I/O": "the disk cannot be written, it may be full; the study keeps its results",
     "File too large": "the disk cannot be written, it may be full; the study keeps its results",
     "locked": "another process has locked it; try again",
-    "could not connect": "the server cannot be reached",
     "password authentication failed": "the server refuses user or password",
     "Access denied": "the server refuses user or password",
-    "Connection refused": "the server cannot be reached",
-    "failed to resolve": "the server cannot be reached",
-    "connection failed": "the server cannot be reached",
-    "Can't connect": "the server cannot be reached",
     "no longer compatible": "it was made by another version of Optuna; run `optuna storage upgrade` or choose another folder",
 }
 

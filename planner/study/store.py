@@ -1,43 +1,46 @@
 """Store: finished compiles and timings of one study, by key. Each is one Optuna trial, added whole when it is finished.
 
 A killed search leaves no half-written trial: a relational storage adds a trial with its attributes in one transaction, a
-journal in one line. This module does not touch queued jobs (Optuna's WAITING trials), so that workers may share the study.
+journal in one line. Many requests may share a study.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from lcplan.formats.errors import BadInputError, LcplanError
+from lcplan.formats.errors import LcplanError
 from planner.measure.workers.job import CompileJob
-from planner.study.location import canonical_url, explained, open_storage
+from planner.study.location import GRACE_S, AwayError, canonical_url, explained, open_storage
 
-DEFAULT_NAME = "lcplan"
-MAX_SHOWN = 6
-"""Differences between two requests that a message names."""
+NAME = "lcplan"
+RETRY_S = 1.0
+T = TypeVar("T")
 
 
 class Store:
     """Results of one study. ``served`` holds the jobs that were answered from it, so that a caller can count them."""
 
-    def __init__(self, url: str, study: Any) -> None:
+    def __init__(self, url: str, study: Any, *, storage: Any, grace_s: int = GRACE_S) -> None:
         self.url = url
+        self._storage, self._grace_s = storage, grace_s
         self.served: set[CompileJob] = set()
         self._study = study
         self._results: dict[str, dict[str, Any]] = {}
         self._refresh()
 
     @classmethod
-    def open(cls, url: str, request: Mapping[str, Any], *, name: str = DEFAULT_NAME) -> Store:
-        """Open or make the study ``name`` at ``url``, which belongs to ``request`` (plain JSON values).
+    def open(cls, url: str, *, grace_s: int = GRACE_S) -> Store:
+        """Open or make the study at ``url``. Requests share it: a result's key holds everything that decides it.
+
+        A database that goes away later is waited for, ``grace_s`` seconds each time.
 
         Raises
         ------
         BadInputError
-            A URL that is no storage, or the study belongs to another request; the message names the differences.
+            A URL that is no storage.
         StageFailedError
             It cannot be read or written, or is damaged.
         """
@@ -47,9 +50,8 @@ class Store:
             import optuna
 
             optuna.logging.set_verbosity(optuna.logging.ERROR)
-            study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
-            _claim(study, request, url=url)
-            return cls(url, study)
+            study = optuna.create_study(storage=storage, study_name=NAME, load_if_exists=True)
+            return cls(url, study, storage=storage, grace_s=grace_s)
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The result stored under ``key``, by this process or another; None where no process stored it."""
@@ -65,16 +67,15 @@ class Store:
         StageFailedError
             It could not be written; the earlier results are untouched.
         """
-        with talking_to(self.url):
-            from optuna.trial import TrialState, create_trial
+        from optuna.trial import TrialState, create_trial
 
-            value = value_of(result)
-            trial = create_trial(
-                state=TrialState.FAIL if value is None else TrialState.COMPLETE,
-                values=None if value is None else [value],
-                user_attrs={"key": key, "rung": rung, "strategy": strategy, "result": result},
-            )
-            self._study.add_trial(trial)
+        value = value_of(result)
+        trial = create_trial(
+            state=TrialState.FAIL if value is None else TrialState.COMPLETE,
+            values=None if value is None else [value],
+            user_attrs={"key": key, "rung": rung, "strategy": strategy, "result": result},
+        )
+        self._patiently(lambda: self._study.add_trial(trial))
         self._results[key] = result
 
     @property
@@ -85,17 +86,27 @@ class Store:
 
     def close(self) -> None:
         """Let go of the database's connections."""
-        engine = getattr(getattr(self._study, "_storage", None), "_backend", None)
-        if engine is not None and hasattr(engine, "engine"):
-            engine.engine.dispose()
+        if hasattr(self._storage, "engine"):
+            self._storage.engine.dispose()
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Do ``act``; while the database is away, wait and try again until the grace is over."""
+        end = time.monotonic() + self._grace_s
+        while True:
+            try:
+                with talking_to(self.url):
+                    return act()
+            except AwayError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(RETRY_S)
 
     def _refresh(self) -> None:
         """Read trials that are new; results are never changed once they are there."""
-        with talking_to(self.url):
-            for trial in self._study.get_trials(deepcopy=False):
-                key, result = trial.user_attrs.get("key"), trial.user_attrs.get("result")
-                if isinstance(key, str) and isinstance(result, dict):
-                    self._results.setdefault(key, result)
+        for trial in self._patiently(lambda: self._study.get_trials(deepcopy=False)):
+            key, result = trial.user_attrs.get("key"), trial.user_attrs.get("result")
+            if isinstance(key, str) and isinstance(result, dict):
+                self._results.setdefault(key, result)
 
 
 def value_of(result: Mapping[str, Any]) -> float | None:
@@ -115,24 +126,3 @@ def talking_to(url: str) -> Iterator[None]:
         raise
     except Exception as error:  # drivers raise what they like
         raise explained(url, error) from None
-
-
-def _claim(study: Any, request: Mapping[str, Any], *, url: str) -> None:
-    ours = json.loads(json.dumps(request, sort_keys=True))
-    if "request" not in study.user_attrs:
-        study.set_user_attr("request", ours)
-    theirs = study.user_attrs["request"]  # read again: another search may have been first in the same moment
-    different = [f"{path}: {a!r} there, {b!r} here" for path, a, b in _differences(theirs, ours)]
-    if different:
-        more = f" and {len(different) - MAX_SHOWN} more" if len(different) > MAX_SHOWN else ""
-        raise BadInputError(
-            f"study {url} holds another request ({'; '.join(different[:MAX_SHOWN])}{more}); choose another folder or study"
-        )
-
-
-def _differences(a: Any, b: Any, *, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted({*a, *b}):
-            yield from _differences(a.get(key), b.get(key), path=f"{path}.{key}" if path else key)
-    elif a != b:
-        yield path, a, b

@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.inputs.constants import Constants, Fitted, fitted_on, published_constants
 from lcplan.formats.errors import BadInputError
 from planner.validate.scoring.contradictions import contradictions
+from planner.validate.scoring.kinds import placed
 from planner.validate.scoring.result import FittedOn, PairResult, TableResult
 from planner.validate.scoring.row_result import RowResult
 from planner.validate.scoring.score import Summary, errors, rank_correlation, summary, verdicts
@@ -81,13 +82,14 @@ def _facts(table: PublishedTable, folder: Path) -> tuple[tuple[Facts, ...], list
 def _results(facts: tuple[Facts, ...], best: Trial) -> list[RowResult]:
     results = []
     beside = contradictions(facts, best.cases)
-    for fact, case, prediction in zip(facts, best.cases, best.predictions, strict=True):
+    kinds = placed(best.cases, [fact.row.workload.part for fact in facts], best.predictions)
+    for fact, case, prediction, kind in zip(facts, best.cases, best.predictions, kinds, strict=True):
         measured = fact.row.measured.stated
         chosen = dict(case.chosen)
         if "flop_convention" in best.choice and fact.row.measured.tflop_per_s_per_device is not None:
             chosen["flop_convention"] = best.choice["flop_convention"]
         signed = errors(measured, prediction)
-        result = RowResult(fact.row.id, measured, chosen=chosen, predicted=prediction, error_ratio=signed)
+        result = RowResult(fact.row.id, measured, chosen=chosen, predicted=prediction, error_ratio=signed, placed=kind)
         results.append(replace(result, contradicted_by=beside.get(fact.row.id)))
     return results
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,16 +10,20 @@ from cost_models.estimate import EstimateTable, estimate
 from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from cost_models.parts.time import RESHARD
+from cost_models.parts.memory import REFERENCE
 from cost_models.rollout.iteration import RESIDENT, IterationTable, estimate_iteration
 from cost_models.rollout.table import RolloutTable
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.strategy import AXES, Mesh, Sampling, Strategy
-from planner.measure.workers.job import CompileJob
+from planner.measure.workers.job import RESHARD as RESHARD_PROGRAM
+from planner.measure.workers.job import SCORINGS, UPDATE, CompileJob
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
-from planner.rules.rollout import layout_problems
+from planner.rules.rollout import ROLLOUT_RULES, layout_problems, layouts_of
 from planner.space.analysis import Space, setting_of
+from planner.space.one_strategy import named_mesh
+from planner.space.reject import broken_rules_of
 from planner.space.shapes import Ints
 from planner.space.survivors import Costs, pareto_front
 from planner.workloads.interface import PlannedWorkload
@@ -83,25 +86,44 @@ class Iteration(PlannedWorkload[IterationTable]):
         return TRAIN_STEP.batch_unit(strategy)
 
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
-        """The rollout's programs, with the train state that stays in memory meanwhile, and the train step."""
-        step = strategy.model_copy(update={"sampling": None})
-        resident = self._resident_bytes(request, strategy)
-        rollout = [
-            job.model_copy(update={"resident_bytes": job.resident_bytes + resident})
+        """The move of the parameters, the rollout's programs, scorings, and the update, each with the state of the others."""
+        work, table = _iteration(request), self.table_of([strategy])
+        memory = self.price(setting_of(request), table).row(0)["memory_bytes"]
+        in_place = bool(table.in_place[0])
+        update = CompileJob(
+            model=request.model,
+            hardware=request.hardware,
+            workload=work,
+            strategy=strategy.model_copy(update={"sampling": None}),
+            program=UPDATE,
+            resident_bytes=memory[REFERENCE.key],
+        )
+        state = {name: memory[name] for name in RESIDENT}
+        beside = round(sum(state.values()) - (state["params"] if in_place else 0))
+        sampled = [
+            job.model_copy(update={"resident_bytes": job.resident_bytes + beside})
             for job in ROLLOUT.programs(_sample_request(request), _rollout_of(strategy))
         ]
-        return (*rollout, *TRAIN_STEP.programs(_train_request(request), step))
+        resharding = update.model_copy(
+            update={"strategy": strategy, "program": RESHARD_PROGRAM, "resident_bytes": beside - state["params"]}
+        )
+        moved = () if in_place else (resharding,)
+        return (*moved, *sampled, *_scorings(work, update, state=state), update)
 
-    def _resident_bytes(self, request: SearchRequest, strategy: Strategy) -> int:
-        """Parameters and optimizer state of the train step, without the shards that the rollout takes as its own [bytes]."""
-        table = self.table_of([strategy])
-        row = self.price(setting_of(request), table).row(0)["memory_bytes"]
-        shared = table.is_layout("gathered-once", "gathered-per-step")[0]
-        return round(sum(row[name] for name in RESIDENT if not (shared and name == "params")))
 
-    def unmeasured_s(self, estimate: Mapping[str, Any]) -> Mapping[str, float]:
-        """The resharding of the trained parameters to the rollout's layout [s]."""
-        return {RESHARD.key: float(estimate["time_s"][RESHARD.key])}
+def _scorings(work: RlWorkload, update: CompileJob, *, state: Mapping[str, int]) -> Iterator[CompileJob]:
+    """The forward passes over the sampled sequences; each takes one of the two sets of parameters, and the rest stays."""
+    resident = {"old_log_probs": state["optimizer"] + state[REFERENCE.key]}
+    resident["reference_log_probs"] = state["params"] + state["optimizer"]
+    for name in work.scorings:
+        yield update.model_copy(update={"program": SCORINGS[name], "resident_bytes": resident[name]})
+
+
+def _iteration(request: SearchRequest) -> RlWorkload:
+    """The workload of an iteration."""
+    work = request.workload
+    assert isinstance(work, RlWorkload), "a request of an iteration"
+    return work
 
 
 def _rollout_of(strategy: Strategy) -> Strategy:
@@ -109,7 +131,8 @@ def _rollout_of(strategy: Strategy) -> Strategy:
     sampling = strategy.sampling
     assert sampling is not None, "a strategy of an iteration"
     alone = sampling.model_copy(update={"beside_training": False})
-    return Strategy(mesh=sampling.mesh, backend=strategy.backend, gather_dtype=strategy.gather_dtype, sampling=alone)
+    knobs = {name: strategy.knob(name) for name in ("backend", "gather_dtype", "segment")}
+    return Strategy.model_validate({"mesh": sampling.mesh, "sampling": alone} | knobs)
 
 
 def _train_request(request: SearchRequest) -> SearchRequest:
@@ -123,29 +146,17 @@ def _sample_request(request: SearchRequest) -> SearchRequest:
     """The request of the iteration's rollout, on any mesh: its mesh may differ from the train step's."""
     work = request.workload.sample
     assert work is not None, "a request of an iteration"
-    filters = request.filters.model_copy(update={"mesh": {}})
+    filters = request.filters.model_copy(update={"mesh": request.filters.rollout_mesh, "rollout_mesh": {}})
     return request.model_copy(update={"workload": work, "filters": filters})
 
 
 def _joined(request: SearchRequest, trained: StrategyTable, rollouts: RolloutTable) -> IterationTable:
-    """Pareto-optimal train strategies of each mesh, each with every rollout on the same devices that can follow it."""
+    """Pareto-optimal train strategies of each mesh, each with every rollout on the same devices."""
     trained = trained.take(_fronts(request, trained))
-    pairs = (trained.devices[:, None] == rollouts.devices[None, :]) & _follows(trained, rollouts)
-    left, right = np.nonzero(pairs)
+    left, right = np.nonzero(trained.devices[:, None] == rollouts.devices[None, :])
     own = {name: getattr(trained, name)[left] for name in StrategyTable.__dataclass_fields__}
     added = set(RolloutTable.__dataclass_fields__) - set(StrategyTable.__dataclass_fields__)
     return IterationTable(**own, **{name: getattr(rollouts, name)[right] for name in added})
-
-
-def _follows(trained: StrategyTable, rollouts: RolloutTable) -> np.ndarray:
-    """Whether each rollout can follow each train step, shape ``[trained, rollouts]``.
-
-    A rollout that gathers reads the trained shards in place, so its mesh must match. Other rollouts get resharded parameters.
-    """
-    gathers = rollouts.is_layout("gathered-once", "gathered-per-step")[None, :]
-    shards, alike = trained.fsdp * trained.context, trained.tensor[:, None] == rollouts.tensor[None, :]
-    same = alike & (trained.data[:, None] == rollouts.data[None, :]) & (shards[:, None] == rollouts.fsdp[None, :])
-    return np.asarray(~gathers | same)
 
 
 def _fronts(request: SearchRequest, trained: StrategyTable) -> np.ndarray:
@@ -173,21 +184,32 @@ def _with_rollout(request: SearchRequest, trained: Strategy) -> Strategy:
     BadInputError
         The rollout cannot have that layout on this mesh.
     """
-    mesh, filters = trained.mesh, request.filters
-    shards = mesh.fsdp * mesh.context
-    whole = "tensor-sharded" if mesh.tensor > 1 else "replicated"
-    layout = (filters.parameters or ("gathered-once" if shards > 1 else whole,))[0]
-    fsdp = shards if layout.startswith("gathered") else 1
-    own = Mesh(data=mesh.devices // (fsdp * mesh.tensor), fsdp=fsdp, tensor=mesh.tensor)
+    filters = request.filters
+    own = named_mesh(filters.rollout_mesh, option="--rollout-mesh") if filters.rollout_mesh else _rollout_mesh(request, trained)
+    layout = (filters.parameters or layouts_of(own.fsdp, own.tensor))[0]
     sampling = Sampling.model_validate(
         {"mesh": own, "parameters": layout, "cache": (filters.cache or ("whole",))[0], "beside_training": True}
     )
-    problems = list(layout_problems(sampling))
-    if request.workload.global_batch % own.devices:
-        problems.append(f"batch={request.workload.global_batch} is not divided by the {own.devices} devices of the rollout")
+    rollout = _rollout_of(trained.model_copy(update={"sampling": sampling}))
+    problems = [
+        *layout_problems(sampling),
+        *broken_rules_of(setting_of(_sample_request(request)), rollout, rules=ROLLOUT_RULES),
+    ]
+    if own.devices != trained.devices:
+        problems.append(
+            f"--rollout-mesh {own.label} takes {own.devices} devices, the train step {trained.devices}; use as many"
+        )
     if problems:
         raise BadInputError(problems)
     return trained.model_copy(update={"sampling": sampling})
+
+
+def _rollout_mesh(request: SearchRequest, trained: Strategy) -> Mesh:
+    """The rollout's mesh without --rollout-mesh: the train step's shards, or whole matrices if such a layout is named."""
+    mesh = trained.mesh
+    named = (request.filters.parameters or ("gathered-once",))[0]
+    fsdp = mesh.fsdp * mesh.context if named.startswith("gathered") else 1
+    return Mesh(data=mesh.devices // (fsdp * mesh.tensor), fsdp=fsdp, tensor=mesh.tensor)
 
 
 ITERATION = Iteration()

@@ -12,6 +12,7 @@ from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import KvDtype, Strategy
 from lcplan.strategy.attention_kernel import AttentionKernel
+from strategies.inputs.policy import PolicyObjective
 
 KernelName = AttentionKernel
 Platform = Literal["gpu", "tpu", "cpu"]
@@ -45,6 +46,10 @@ class StepSpec:
     kernel: KernelName
     platform: Platform = "cpu"
     """The compiler's platform, which ``build_step`` reads from the mesh. It decides how a mixture of experts moves its rows."""
+    objective: PolicyObjective | None = None
+    """The policy objective in place of cross-entropy; its values of each token are the batch's ``policy``."""
+    learning_rate: float = 3e-4
+    """AdamW's learning rate, constant (Llama 2's peak, arXiv:2307.09288, section 2.2)."""
 
     @cached_property
     def numerics(self) -> Numerics:

@@ -22,7 +22,7 @@ from strategies.layers.parameter import matrix, vector
 from strategies.layers.rope import Angles, angles, rotate
 from strategies.model.embedding import embed
 from strategies.model.layer_loops import stacked_runs, through_runs
-from strategies.model.loss import Hidden, Targets, vocabulary_loss
+from strategies.model.loss import Head, Hidden, Targets, token_log_probs, vocabulary_loss
 from strategies.moe.layer import ExpertFeedForward
 from strategies.parallel.collective_matmul import Pieces, joined
 from strategies.parallel.linear import Gather, column, own_head, row
@@ -174,14 +174,22 @@ class Decoder(nnx.Module):
         self, tokens_BT: Int[Array, "B T"], targets: Targets, *, documents: Documents = None
     ) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
         """Return this context rank's share of the mean loss (see ``vocabulary_loss``), and with experts the dropped rows."""
+        hidden, dropped = self._last(tokens_BT, documents)
+        return vocabulary_loss(hidden, targets, head=Head.of(self.spec)), dropped
+
+    def log_probs(self, tokens_BT: Int[Array, "B T"], targets_BT: Int[Array, "B T"]) -> Float[Array, "B T"]:
+        """Return the log-probability of each target; 0 without one. Not to be differentiated."""
+        hidden, _ = self._last(tokens_BT, None)
+        return token_log_probs(hidden, targets_BT.reshape(-1), head=Head.of(self.spec)).reshape(targets_BT.shape)
+
+    def _last(self, tokens_BT: Int[Array, "B T"], documents: Documents) -> tuple[Hidden, Float[Array, ""] | None]:
+        """The normed rows after all layers with the head, and with experts the dropped rows."""
         spec = self.spec
         x_RD = embed(self.embedding[...], tokens_BT.reshape(-1), numerics=spec.numerics)
         x_RD, dropped = self._hidden(x_RD, documents)
         h_RD = rms_norm(x_RD, self.norm[...], eps=spec.model.norm_eps)
         head = self.embedding if self.head is None else self.head
-        chunk = spec.strategy.loss_chunk_tokens
-        loss = vocabulary_loss(Hidden(h_RD, head[...]), targets, chunk_tokens=chunk, numerics=spec.numerics)
-        return loss, dropped
+        return Hidden(h_RD, head[...]), dropped
 
     def _hidden(self, x_RD: Float[Array, "R D"], documents: Documents) -> tuple[Float[Array, "R D"], Float[Array, ""] | None]:
         """Through all layers, one at a time."""

@@ -11,15 +11,15 @@ import optax
 from lcplan.strategy import Dtype
 from strategies.inputs.step_spec import dtype_of
 
-_LEARNING_RATE, _WEIGHT_DECAY, _CLIP_NORM = 3e-4, 0.1, 1.0  # Llama 2's (arXiv:2307.09288, section 2.2), with its betas
+_WEIGHT_DECAY, _CLIP_NORM = 0.1, 1.0  # Llama 2's (arXiv:2307.09288, section 2.2), with its betas and learning rate
 _BETAS = 0.9, 0.95
 
 
-def adamw(moments_dtype: Dtype) -> optax.GradientTransformation:
+def adamw(moments_dtype: Dtype, learning_rate: float = 3e-4) -> optax.GradientTransformation:
     """Clip by global norm, then AdamW. The arithmetic is fp32 whatever the moments are stored in."""
     b1, b2 = _BETAS
     inner = optax.chain(
-        optax.clip_by_global_norm(_CLIP_NORM), optax.adamw(_LEARNING_RATE, b1=b1, b2=b2, weight_decay=_WEIGHT_DECAY)
+        optax.clip_by_global_norm(_CLIP_NORM), optax.adamw(learning_rate, b1=b1, b2=b2, weight_decay=_WEIGHT_DECAY)
     )
     return inner if moments_dtype == "fp32" else _stored(inner, dtype_of(moments_dtype))
 

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from strategies.inputs.policy import PolicyObjective, PolicyTokens
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.accumulate import accumulate
 from strategies.model.batch import Batch, packed
@@ -73,7 +74,9 @@ class TrainStep:
         shape = self.spec.workload.global_batch, self.spec.workload.seq_len
         tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=NamedSharding(self.mesh, _TOKENS))
         documents = None if self.spec.workload.document_len is None else tokens
-        return jax.tree.map(_with_sharding, state, self.state_shardings), Batch(tokens, tokens, documents)
+        values = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=tokens.sharding)
+        batch = Batch(tokens, tokens, documents, policy_tokens(self.spec.objective, values))
+        return jax.tree.map(_with_sharding, state, self.state_shardings), batch
 
     def init(self, key: Array) -> TrainState:
         """Create a random state, each shard on its own device."""
@@ -88,9 +91,18 @@ class TrainStep:
         def make(key: Array) -> Batch:
             tokens = jax.random.randint(key, shape, 0, self.spec.model.vocab, jnp.int32)
             batch = Batch(tokens[:, order], tokens[:, order + 1])
+            values = jnp.full(batch.tokens_BT.shape, -1.0)  # an advantage of -1 has a loss of at least 1 - clip_low
+            batch = batch._replace(policy=policy_tokens(self.spec.objective, values))
             return batch if workload.document_len is None else packed(batch, order, document_len=workload.document_len)
 
         return jax.jit(make, out_shardings=NamedSharding(self.mesh, _TOKENS))(key)  # each process makes its own shards
+
+
+def policy_tokens(objective: PolicyObjective | None, each: Any) -> PolicyTokens | None:
+    """``each`` for every array of a policy objective; None for cross-entropy."""
+    if objective is None:
+        return None
+    return PolicyTokens(each, each, each if objective.kl_coefficient else None)
 
 
 def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
@@ -105,7 +117,7 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     spec = replace(spec, platform=platform_of(mesh))
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs = partition_specs(spec, params)
-    optimizer = adamw(spec.strategy.moments_dtype)
+    optimizer = adamw(spec.strategy.moments_dtype, spec.learning_rate)
     mode = spec.strategy.sharding_mode
     mesh = mesh_of(mode, mesh)
     counted: Counted
@@ -153,7 +165,8 @@ class LossAndGradients:
     def _loss_share(self, params: nnx.State, batch: Batch, *, scale: Array) -> tuple[Array, Array | None]:
         """No collective that sums the loss itself: gradients of all ranks' shares meet in the collectives' transposes."""
         model = nnx.merge(self.graph, params)
-        targets = Targets(batch.targets_BT.reshape(-1), scale)
+        policy = jax.tree.map(lambda x_BT: x_BT.reshape(-1), batch.policy)
+        targets = Targets(batch.targets_BT.reshape(-1), scale, policy)
         return model.loss(batch.tokens_BT, targets, documents=gathered(batch.documents_BT))
 
     def _summed(self, gradients: nnx.State) -> nnx.State:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from strategies.inputs.policy import PolicyTokens
 from strategies.inputs.step_spec import StepSpec
-from strategies.model.loss import IGNORE, chunk_count
+from strategies.model.loss import IGNORE, Head, chunk_count, token_losses
 from strategies.parallel.custom_gradients import with_backward
 from strategies.parallel.mesh import TENSOR
 from strategies.parallel.placement import SPLIT
@@ -30,10 +32,11 @@ _USED = P(None, TENSOR)
 
 @dataclass(frozen=True)
 class Scaled:
-    """The targets, and one over the number of tokens of the mean."""
+    """The targets, one over the number of tokens of the mean, and the values of a policy objective (None: cross-entropy)."""
 
     targets_BT: Int[Array, "B T"]
     scale: Float[Array, ""]
+    policy: PolicyTokens | None = None
 
 
 def chunked_loss(
@@ -41,7 +44,7 @@ def chunked_loss(
 ) -> Float[Array, ""]:
     """The sum of all tokens' losses, scaled."""
     loss = _ChunkedLoss(spec, style)
-    return with_backward(loss.forward, loss.backward)(h_BTD, head_VD, scaled.targets_BT, scaled.scale)
+    return with_backward(loss.forward, loss.backward)(h_BTD, head_VD, (scaled.targets_BT, scaled.policy), scaled.scale)
 
 
 @dataclass(frozen=True)
@@ -57,23 +60,29 @@ class _ChunkedLoss:
         rows = self.spec.local_seq_len // mesh.tensor
         return chunk_count(rows, tensor=mesh.tensor, chunk_tokens=max(1, strategy.loss_chunk_tokens // sequences))
 
-    def forward(self, h_BTD: Array, head_VD: Array, targets_BT: Array, scale: Array) -> tuple[Array, tuple[Array, Array]]:
+    def forward(
+        self, h_BTD: Array, head_VD: Array, given: tuple[Array, PolicyTokens | None], scale: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
         """The loss; its gradients as residuals."""
-        numerics = self.spec.numerics
+        numerics, how = self.spec.numerics, Head.of(self.spec)
         stored = P(*reversed(SPLIT["head"]))
         head_DV = Matrix(self.style, numerics, stored=stored, used=_USED).collect(head_VD.T)
 
-        def chunk(carry: tuple[Array, Array], operands: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        def chunk(carry: tuple[Array, Array], operands: tuple[Array, Any]) -> tuple[tuple[Array, Array], Array]:
             loss, dhead_DV = carry
-            h_BnD, targets_Bn = self.style.place(operands[0], TOKENS), operands[1]
-            nll_Bn, dlogits_BnV = _softmax(self._dot(h_BnD, head_DV, over=((2,), (0,)), to=COLUMNS), targets_Bn)
-            dlogits_BnV = (dlogits_BnV * scale).astype(numerics.compute)
+            h_BnD, (targets_Bn, policy) = self.style.place(operands[0], TOKENS), operands[1]
+            logits_BnV = self._dot(h_BnD, head_DV, over=((2,), (0,)), to=COLUMNS)
+            logits_BnV = logits_BnV if how.temperature == 1.0 else logits_BnV / how.temperature
+            nll_Bn, dlogits_BnV = _softmax(logits_BnV, targets_Bn)
+            loss_Bn, slope_Bn = token_losses(nll_Bn, targets_Bn != IGNORE, policy, head=how)
+            factor = scale if slope_Bn is None else scale * slope_Bn[..., None]
+            dlogits_BnV = (dlogits_BnV * factor).astype(numerics.compute)
             dhead_DV += self._dot(h_BnD, dlogits_BnV, over=((0, 1), (0, 1)), to=_USED)
             dh_BnD = self.style.dot(dlogits_BnV, head_DV, over=((2,), (1,)), to=RESIDUAL, dtype=numerics.compute)
-            return (loss + nll_Bn.sum() * scale, dhead_DV), dh_BnD
+            return (loss + loss_Bn.sum() * scale, dhead_DV), dh_BnD
 
         zero = jnp.zeros((), jnp.float32), self.style.place(jnp.zeros(head_DV.shape, jnp.float32), _USED)
-        operands = self._cut(h_BTD, to=RESIDUAL), self._cut(targets_BT, to=TOKENS)
+        operands = self._cut(h_BTD, to=RESIDUAL), jax.tree.map(partial(self._cut, to=TOKENS), given)
         (loss, dhead_DV), dh = lax.scan(chunk, zero, operands)
         dhead_DV = self.style.place(dhead_DV.astype(numerics.reduce), stored).astype(jnp.float32)
         return loss, (self._joined(dh), dhead_DV.T)

@@ -61,7 +61,7 @@ class GlobalView:
 
     def loss(self, model: Decoder, batch: Batch, scale: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
         """The scaled loss of all tokens, and with experts the dropped rows."""
-        scaled = Scaled(batch.targets_BT, scale)
+        scaled = Scaled(batch.targets_BT, scale, batch.policy)
         x_BTD = embed(model.embedding[...], batch.tokens_BT, style=self.style, numerics=self.spec.numerics)
         x_BTD, dropped = self._hidden(model, x_BTD, batch.documents_BT)
         head = model.embedding if model.head is None else model.head

@@ -20,7 +20,7 @@ GPUS = (
 OTHERS = ("dgx-b300", "gh200", "hgx-b300", "hgx-h20", "pcie-a40", "pcie-l40s")
 """GPUs whose peak is not the product of their clock and their units, or that have a network in place of a domain."""
 AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
-SLICES = ("tpu-v4-32", "tpu-v5e-8", "tpu-v5p-64", "tpu-v6e-256", "tpu-7x-128")
+SLICES = ("tpu-v2-8", "tpu-v3-32", "tpu-v4-32", "tpu-v5e-8", "tpu-v5p-64", "tpu-v6e-256", "tpu-7x-128")
 
 
 def figures(value):
@@ -32,7 +32,7 @@ def figures(value):
 
 
 def test_what_the_catalogue_has():
-    families = ("tpu-7x-N", "tpu-v4-N", "tpu-v5e-N", "tpu-v5p-N", "tpu-v6e-N")
+    families = ("tpu-7x-N", "tpu-v2-N", "tpu-v3-N", "tpu-v4-N", "tpu-v5e-N", "tpu-v5p-N", "tpu-v6e-N")
     assert hardware_names() == tuple(sorted(("cpu-host", *GPUS, *OTHERS, *AMD, *families)))
 
 
@@ -57,6 +57,8 @@ def test_every_figure_has_a_source_and_none_is_a_users(name):
         ("gh200-quadx2", 8, 4, 4),
         ("hgx-h20", 8, 8, 8),
         ("mi355xx4", 32, 8, 8),
+        ("tpu-v2-8", 8, 8, 8),
+        ("tpu-v3-32", 32, 32, 8),
         ("tpu-v5p-64", 32, 32, 4),
         ("tpu-v4-32", 16, 16, 4),
         ("tpu-v5e-8", 8, 8, 4),
@@ -94,6 +96,8 @@ def test_aliases(alias, name):
         ("dgx-h100", 72, 74),
         ("dgx-h200", 128, 129),
         ("dgx-a100-40", 36, 37),
+        ("tpu-v2-8", 7.47, 7.49),
+        ("tpu-v3-8", 15.47, 15.49),
         ("tpu-v4-32", 30.74, 30.76),
         ("tpu-v5p-64", 95.7, 95.8),
         ("tpu-v5e-8", 15.7, 15.8),
@@ -196,7 +200,10 @@ def test_figures_as_published():
         ("dgx-h100x-1", "unknown hardware 'dgx-h100x-1'; did you mean 'dgx-h100' or "),
         ("tpu-v5p", "hardware 'tpu-v5p' needs a slice size behind it, for example 'tpu-v5p-512'"),
         ("tpu-v5px2", "hardware 'tpu-v5p' needs a slice size behind it, for example 'tpu-v5p-512'"),
-        ("tpu-v9-8", "hardware 'tpu-v9-8': no TPU generation 'v9'; known: tpu-7x, tpu-v4, tpu-v5e, tpu-v5p, tpu-v6e"),
+        (
+            "tpu-v9-8",
+            "hardware 'tpu-v9-8': no TPU generation 'v9'; known: tpu-7x, tpu-v2, tpu-v3, tpu-v4, tpu-v5e, tpu-v5p, tpu-v6e",
+        ),
         (
             "tpu-v5e-24",
             "hardware 'tpu-v5e-24': no such slice; known: tpu-v5e-1, tpu-v5e-4, tpu-v5e-8, tpu-v5e-16, tpu-v5e-32, tpu-v5e-64, "

@@ -36,7 +36,7 @@ SLICE = re.compile(r"^\| \S+ \| [^|]+ \| ([12])[^|]* \| `(tpu-\S+)` \| ([0-9x]+)
 
 def test_the_table_of_tpu_slices():
     rows = SLICE.findall(PAGE)
-    assert len(rows) == 5
+    assert len(rows) == 7
     for per_chip, name, chips, devices in rows:
         spec = hardware(name)
         assert "x".join(map(str, spec.torus)) == chips

@@ -1,7 +1,10 @@
 """Users' files are read safely; files are written whole or not at all."""
 
+import contextlib
 import errno
 import os
+import stat
+import time
 
 import pytest
 
@@ -174,3 +177,55 @@ def test_yaml_written_reads_back(tmp_path):
     textfile.write_yaml(tmp_path / "a.yaml", data)
     assert textfile.read_yaml(tmp_path / "a.yaml") == data
     assert (tmp_path / "a.yaml").read_text().startswith("b:")
+
+
+def test_many_equal_keys_of_json_are_refused_at_once(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text("{" + ",".join(f'"k{n}":1' for n in range(50_000)) + ',"k49999":2}')
+    begun = time.monotonic()
+    with pytest.raises(BadInputError, match="'k49999' stands twice"):
+        textfile.read_json(file)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_long_list_is_refused_before_it_is_built(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("[" + "1," * 500_000 + "1]")
+    with pytest.raises(BadInputError, match="above 400000 values"):
+        textfile.read_yaml(file)
+
+
+def test_merges_of_merges_end(tmp_path):
+    file = tmp_path / "a.yaml"
+    lines = ["a0: &a0 {k0: 1, k1: 1, k2: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12)]
+    file.write_text("\n".join(lines))
+    begun = time.monotonic()
+    with contextlib.suppress(BadInputError):
+        textfile.read_yaml(file)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    textfile.write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        textfile.write_text(tmp_path / "pipe", "x")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_temporary_files_of_killed_processes_go_after_a_day(tmp_path):
+    old, young, other = (tmp_path / name for name in (".plan.yaml.abcd1234", ".plan.yaml.abcd5678", ".plan.yaml.swp"))
+    for file in (old, young, other):
+        file.write_text("half")
+    os.utime(old, (0, 0))
+    os.utime(other, (0, 0))
+    textfile.write_text(tmp_path / "plan.yaml", "whole")
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".plan.yaml.abcd5678", ".plan.yaml.swp", "plan.yaml"]

@@ -26,13 +26,29 @@ def _timed(step=None, error=None):
 
 
 def test_modelled_until_something_better_is_known():
-    assert _candidate().best.to_json() == {
+    unsure = {"time_ratio": 0.25, "memory_ratio": 0.04}
+    assert _candidate(uncertainty=unsure).best.to_json() == {
         "rung": "modelled",
         "step_s": 2.0,
+        "step_s_low": 1.6,
+        "step_s_high": 2.5,
         "tokens_per_s": 500.0,
         "memory_bytes": 100,
+        "memory_bytes_low": 96,
+        "memory_bytes_high": 104,
         "fits": True,
     }
+
+
+def test_what_was_compiled_or_timed_replaces_the_half_width_too():
+    candidate = _candidate(uncertainty={"time_ratio": 0.25, "memory_ratio": 0.04}).with_compiled(_compiled(150), 200)
+    assert (candidate.best.time_ratio, candidate.best.memory_ratio) == (0.25, 0.0)
+    timed = candidate.with_timed(_timed(4.0).model_copy(update={"samples": (3.2, 4.0, 4.4)}))
+    assert timed.best.time_ratio == pytest.approx(0.25), "4 / 3.2 is further than 4.4 / 4"
+    host = _candidate(uncertainty={"memory_ratio": 0.04}).with_compiled(
+        _compiled(150).model_copy(update={"rung": "compiled:host"}), 200
+    )
+    assert host.best.memory_ratio == 0.04, "a host's compiler says little about another device"
 
 
 @pytest.mark.parametrize(("total", "fits"), [(190, True), (191, False)])

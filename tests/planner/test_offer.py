@@ -86,6 +86,8 @@ def test_a_clock_that_is_not_here_is_said_before_anything_is_compiled(ask, monke
     ):
         check_at_hand(ask())
     monkeypatch.setattr("planner.measure.targets.at_hand.gpu_names", lambda: ())
-    with pytest.raises(StageFailedError, match="0 of them are here; use --stages compiled, or workers that have them"):
+    with pytest.raises(
+        StageFailedError, match="0 of them are here; use --stages compiled, or an --engine whose workers have them"
+    ):
         check_at_hand(ask())
     check_at_hand(ask("llama-tiny", "cpu-host", seq=1024, batch=8))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from stacks import cut, joined
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
+from strategies.inputs.policy import PolicyObjective
 from strategies.inputs.step_spec import StepSpec
 from strategies.parallel.mesh import build_mesh
 from strategies.schemes.layout import token_order
@@ -100,21 +101,24 @@ def reference(model: ModelSpec, global_batch: int, seq_len: int, layout: str | N
     return float(loss), jax.tree.map(np.asarray, gradients)
 
 
-def _step(case: Case) -> TrainStep:
-    return build_step(case.spec(), build_mesh(case.strategy, jax.devices()[: case.strategy.devices]))
+def _step(case: Case, objective: PolicyObjective | None = None) -> TrainStep:
+    spec = replace(case.spec(), objective=objective)
+    return build_step(spec, build_mesh(case.strategy, jax.devices()[: case.strategy.devices]))
 
 
-def computed(case: Case) -> tuple[float, dict[str, Any]]:
-    """Loss and gradients of the step on its mesh."""
-    step = _step(case)
-    tokens, targets = random_tokens(case.model, case.global_batch, case.seq_len)
+def computed(
+    case: Case, *, objective: PolicyObjective | None = None, given: tuple[Any, Any, Any] | None = None
+) -> tuple[float, dict[str, Any]]:
+    """Loss and gradients of the step on its mesh; ``given``: tokens, targets and values of a policy, in order."""
+    step = _step(case, objective)
+    tokens, targets, policy = given or (*random_tokens(case.model, case.global_batch, case.seq_len), None)
     order = token_order(case.strategy, seq_len=case.seq_len)
     abstract, batch = step.abstract_arguments()
     shardings = jax.tree.map(lambda shape: shape.sharding, (abstract.params, batch))
     own = cut(random_params(case.model), nnx.to_pure_dict(abstract.params), model=case.model)
     params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(own))
     ids = random_documents(case.documents, case.global_batch, case.seq_len)
-    whole = Batch(tokens, targets, ids)
+    whole = Batch(tokens, targets, ids, policy)
     arguments = jax.device_put((params, jax.tree.map(lambda x: jnp.asarray(x[:, order]), whole)), shardings)
     loss, gradients = jax.jit(step.loss_and_gradients)(*arguments)
     found = jax.tree.map(np.asarray, nnx.to_pure_dict(gradients))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, get_args
 
 import click
 
-from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
+from lcplan.formats.errors import EXIT_ANSWER, EXIT_NOTHING_FITS, BadInputError, StageFailedError
 from planner.candidates.cost import Cost
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import knob_options, output_format, request_options, workload_options
+from planner.cli.options import PRICE, knob_options, output_format, request_options, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
 from planner.export.python import trainer_jax
+from planner.measure.engines.choose import choose_engine, follow_process_0
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
 from planner.report.terminal.search import search_view
@@ -29,8 +31,7 @@ from planner.run.stages import Effort, search
 from planner.run.toolchain_offer import default_stage, offer
 from planner.run.tune import Budget, tune
 from planner.study import Store
-from planner.study.location import canonical_url
-from planner.study.shared import Shared
+from planner.study.location import GRACE_S, canonical_url, given_location
 from planner.trainers import trainer_names
 from planner.workloads.registry import planned
 
@@ -48,6 +49,8 @@ class SearchOptions(RequestOptions):
     stages: Stage | None
     survivors: int
     jobs: int
+    engine: str
+    grace: int
     study: str | None
     out: str | None
     toolchain: str | None
@@ -71,15 +74,30 @@ class SearchOptions(RequestOptions):
 @click.option("--survivors", type=click.IntRange(1, 1000), default=8, show_default=True, help="Strategies to compile.")
 @click.option(
     "--jobs",
-    type=click.IntRange(0, 256),
+    type=click.IntRange(1, 256),
     default=min(2, os.cpu_count() or 1),
     show_default=True,
-    help="Compiles at a time; 0 with --study: leave them to lcplan worker.",
+    help="Compiles at a time on this machine.",
+)
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    metavar="ENGINE",
+    help="Where compiles and timings run: local, dask://HOST:PORT, dask:N, parsl:FILE or processes:DEVICES.",
+)
+@click.option(
+    "--grace",
+    type=click.IntRange(0, 86400),
+    default=GRACE_S,
+    show_default=True,
+    help="Wait this many seconds for a study's database that is away.",
 )
 @click.option(
     "--study",
     metavar="URL",
-    help="Where results and jobs are shared: SQLite, journal, PostgreSQL, MySQL. [default: study.db in the run's folder]",
+    envvar="LCPLAN_STUDY",
+    help="Where results are kept: SQLite, journal, PostgreSQL, MySQL; or @FILE. [default: study.db in the run's folder]",
 )
 @click.option(
     "--for",
@@ -91,7 +109,7 @@ class SearchOptions(RequestOptions):
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @knob_options
 @output_format
 def command(**options: Any) -> int:
@@ -103,25 +121,22 @@ def command(**options: Any) -> int:
     parsed = _with_jax(SearchOptions.model_validate(options))
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed, request)
-    study = canonical_url(parsed.study) if parsed.study is not None else None
+    study = canonical_url(given_location(parsed.study)) if parsed.study is not None else None
     toolchain = probe(parsed.toolchain)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
     stage = parsed.stages or default_stage(request)
-    folder = RunFolder.open(parsed.out, request)
-    if parsed.jobs == 0 and study is None:
-        raise BadInputError("--jobs 0 leaves the work to lcplan worker; give the study that they share with --study URL")
-    kind = Shared if study else Store
-    store = None if stage == "modelled" else kind.open(study or folder.study_url, request.identity)
-    limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
-    bench, interrupted = Bench(request, toolchain, limits, store), False
-    with ProgressWatcher(stderr_console()) as watcher:
-        result = search(bench, Effort(stage, parsed.survivors), watcher)
-        if budget is not None:
-            _save(result, folder, request, toolchain)  # what there is, should the tuning be killed
-            watcher.stage("tuning", budget.trials)
-            tuned = tune(bench, result.candidates, budget, stage=stage, url=study or folder.study_url, watch=watcher.tried)
-            result = replace(result, candidates=tuned.candidates, tuning=tuned.history)
-            interrupted = tuned.interrupted
+    word = "local" if stage == "modelled" else parsed.engine
+    steps = follow_process_0(word, toolchain)
+    if steps is not None:
+        stderr_console().print(f"{steps} steps run with process 0", highlight=False)
+        return 0
+    with closing(choose_engine(word, toolchain, grace_s=parsed.grace)) as engine:
+        folder = RunFolder.open(parsed.out, request)
+        url = study or folder.study_url
+        store = None if stage == "modelled" else Store.open(url, grace_s=parsed.grace)
+        limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
+        bench = Bench(request, toolchain, limits, store, engine)
+        result, interrupted = _searched(bench, Effort(stage, parsed.survivors), budget, folder=folder, url=url)
     _save(result, folder, request, toolchain)
     if interrupted:
         raise KeyboardInterrupt
@@ -130,7 +145,29 @@ def command(**options: Any) -> int:
         page = leave_report(folder.path, parsed.price)
         if page is not None and parsed.output == "table":
             print_view(f"report: {page}")
-    return 0 if result.winner else EXIT_NOTHING_FITS
+    return _code(result)
+
+
+def _searched(bench: Bench, effort: Effort, budget: Budget | None, *, folder: RunFolder, url: str) -> tuple[SearchResult, bool]:
+    """The result, tuned where there is a budget; and whether somebody interrupted the tuning."""
+    with ProgressWatcher(stderr_console()) as watcher:
+        result = search(bench, effort, watcher)
+        if budget is None:
+            return result, False
+        _save(result, folder, bench.request, bench.toolchain)  # what there is, should the tuning be killed
+        watcher.stage("tuning", budget.trials)
+        tuned = tune(bench, result.candidates, budget, stage=effort.stage, url=url, watch=watcher.tried)
+        return replace(result, candidates=tuned.candidates, tuning=tuned.history), tuned.interrupted
+
+
+def _code(result: SearchResult) -> int:
+    """The exit code: an answer, nothing that fits, or a stage in which every compile failed for other reasons than memory."""
+    if result.winner:
+        return EXIT_ANSWER
+    failed = [candidate.compiled.error for candidate in result.candidates if candidate.compiled and candidate.compiled.error]
+    if failed and len(failed) == len(result.candidates):
+        raise StageFailedError(f"every compile failed, the first with: {failed[0]}")
+    return EXIT_NOTHING_FITS
 
 
 def _with_jax(parsed: SearchOptions) -> SearchOptions:

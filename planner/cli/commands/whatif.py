@@ -11,7 +11,7 @@ from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.hardware_words import noted
-from planner.cli.options import HW_HELP, Bytes, Tokens, document_option, knob_options, output_format, workload_options
+from planner.cli.options import HW_HELP, PRICE, Bytes, Tokens, document_option, knob_options, output_format, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.report.terminal.whatif import whatif_view
@@ -60,7 +60,7 @@ class WhatIfOptions(RequestOptions):
 @document_option
 @click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]")
 @click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
-@click.option("--price", type=click.FloatRange(min=0), metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @workload_options

@@ -16,9 +16,10 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 
 VARIABLE = "LCPLAN_GANG"
-RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-"""Variables with the rank of this process: of Slurm's srun, of Open MPI's mpirun."""
-SIZES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+COORDINATOR = "JAX_COORDINATOR_ADDRESS"
+RANKS = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+"""Variables with the rank of this process: of jax, of Slurm's srun, of Open MPI's mpirun."""
+SIZES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 HEARTBEAT_S = 30
 """The others end this long after one of them died."""
 
@@ -48,8 +49,16 @@ class Gang(Frozen):
         return variables
 
 
-def launched(environment: Mapping[str, str]) -> tuple[int, int]:
-    """(processes, rank) as Slurm or Open MPI gave them to this process.
+class Place(Frozen):
+    """A process among others that a launcher started. ``coordinator`` None: jax asks the launcher."""
+
+    processes: Annotated[int, Field(gt=1)]
+    rank: Annotated[int, Field(ge=0)]
+    coordinator: str | None = None
+
+
+def launched(environment: Mapping[str, str]) -> Place:
+    """This process's place: from jax's own variables, else from those of Slurm or Open MPI.
 
     Raises
     ------
@@ -58,11 +67,12 @@ def launched(environment: Mapping[str, str]) -> tuple[int, int]:
     """
     for rank, size in zip(RANKS, SIZES, strict=True):
         told = [environment.get(size, ""), environment.get(rank, "")]
-        if all(word.isdecimal() for word in told) and int(told[0]) > 1:
-            return int(told[0]), int(told[1])
+        if all(word.isdecimal() for word in told) and int(told[1]) < int(told[0]) and int(told[0]) > 1:
+            coordinator = environment.get(COORDINATOR) if rank == RANKS[0] else None
+            return Place(processes=int(told[0]), rank=int(told[1]), coordinator=coordinator)
     raise BadInputError(
-        "neither srun nor mpirun started this as one of several processes; give --coordinator HOST:PORT,"
-        " --num-processes and --process-id"
+        "neither srun nor mpirun started this as one of several processes; elsewhere set "
+        f"{COORDINATOR}=HOST:PORT, {SIZES[0]} and {RANKS[0]} (from 0) in each"
     )
 
 

@@ -44,6 +44,11 @@ class Program(Frozen):
 STEP = Program()
 PREFILL = Program(name="prefill", module="strategies.rollout.prefill_step")
 DECODE = Program(name="decode", module="strategies.rollout.step")
+RESHARD = Program(name="reshard", module="strategies.rl.reshard_step")
+SCORINGS = {name: Program(name=name, module=f"strategies.rl.{name}") for name in ("old_log_probs", "reference_log_probs")}
+"""Forward passes over sampled sequences (``RlWorkload.scorings``)."""
+UPDATE = Program(module="strategies.rl.update_step")
+"""The policy update: a train step, under the train step's name."""
 
 
 class CompileJob(Frozen):

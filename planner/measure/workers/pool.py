@@ -56,14 +56,16 @@ def run_tasks(tasks: Iterable[Task], limits: PoolLimits) -> Generator[Outcome]:
 
 def pull_tasks(take: Callable[[], Task | None], limits: PoolLimits) -> Generator[Outcome]:
     """Run tasks of a source that is asked whenever a worker is free; end when it is empty and every worker is done."""
-    pool = _Pool(limits)
+    pool = Pool(limits)
     try:
         yield from pool.run(take)
     finally:
         pool.close()
 
 
-class _Pool:
+class Pool:
+    """Worker processes that stay between runs until ``close``."""
+
     def __init__(self, limits: PoolLimits) -> None:
         self.limits = limits
         self.memory_bytes = limits.memory_bytes or _share_of_free_memory(limits.jobs)
@@ -71,6 +73,7 @@ class _Pool:
         self.busy: dict[WorkerProcess, Task] = {}
 
     def run(self, take: Callable[[], Task | None]) -> Generator[Outcome]:
+        """Run the tasks of ``take`` until it is empty and every worker is done."""
         again: deque[Task] = deque()
         while True:
             while len(self.busy) < max(1, self.limits.jobs):
@@ -93,6 +96,7 @@ class _Pool:
                     yield outcome
 
     def close(self) -> None:
+        """End every worker."""
         for worker in (*self.idle, *self.busy):
             worker.close()
         self.idle, self.busy = [], {}

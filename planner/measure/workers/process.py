@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 FailureKind = Literal["error", "crash", "timeout", "memory", "killed", "exit", "environment"]
-PERMANENT: frozenset[FailureKind] = frozenset({"error", "crash"})
-"""Failures that would happen again: kept in the study. The others are tried again by the next search."""
+PERMANENT: frozenset[FailureKind] = frozenset({"error"})
+"""Failures that would happen again: kept in the study. The others are tried again by the next search: a crash may be the
+machine's (a limit on memory, a faulty driver)."""
 STDERR_KEPT = 2**20
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGTRAP}
 _LIBRARY_PREFIXES = ("JAX_", "XLA_", "TPU_", "LIBTPU_", "TF_", "PJRT_")

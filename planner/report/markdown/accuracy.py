@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from planner.report.charts.accuracy_pictures import POINTS, picture_name
+from planner.report.markdown.half_widths import half_widths
 from planner.report.markdown.table import table
 from planner.report.view.validation import errors, modelled, percent, ratio
 from planner.validate.scoring.result import TableResult
@@ -34,7 +35,7 @@ The error is the predicted value over the measured one, minus one.
 
 def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str:
     """The page, with a line break at its end; its pictures are in the same folder and named after ``stem``."""
-    parts = (partial(_pictures, stem=stem), _summary, _rankings, _verdicts, _excuses, _fitted, _seeds)
+    parts = (partial(_pictures, stem=stem), _summary, half_widths, _rankings, _verdicts, _excuses, _fitted, _seeds)
     return "\n".join([HEAD, *(line for part in parts for line in part(results))]).rstrip() + "\n"
 
 

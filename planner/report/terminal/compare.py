@@ -14,7 +14,7 @@ from lcplan.evidence.measurement import Compiled
 from lcplan.formats.units import format_bytes
 from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
-from planner.report.terminal.estimate import speed, verdict
+from planner.report.terminal.estimate import bases, speed, verdict
 from planner.report.terminal.headline import headline
 from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
@@ -37,6 +37,7 @@ def _sections(candidates: Sequence[Candidate], request: SearchRequest, notes: tu
         yield Text(f"{name}: ", end="")
         yield verdict(candidate, request)
     yield speed(candidates[0])
+    yield from bases(candidates[0])
     if any(candidate.compiled for candidate in candidates):
         yield Text("\nExecutables side by side; collectives as bytes per step (calls)", style="bold")
         yield _table(candidates, request)

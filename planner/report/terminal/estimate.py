@@ -30,6 +30,7 @@ def _sections(candidate: Candidate, request: SearchRequest, notes: tuple[str, ..
     yield Text(f"\n{candidate.strategy.label}", style="bold")
     yield verdict(candidate, request)
     yield speed(candidate)
+    yield from bases(candidate)
     yield from parts(candidate)
     if candidate.compiled is not None:
         yield from _compiled(candidate.compiled, candidate)
@@ -50,6 +51,11 @@ def verdict(candidate: Candidate, request: SearchRequest) -> Text:
 def speed(candidate: Candidate) -> Text:
     """Step time and rates."""
     return Text(performance.speed(candidate))
+
+
+def bases(candidate: Candidate) -> Iterator[Text]:
+    """The origin of each half-width."""
+    yield from (Text(line, style="dim") for line in performance.bases(candidate))
 
 
 def _compiled(compiled: Compiled, candidate: Candidate) -> Iterator[RenderableType]:

@@ -33,9 +33,17 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
         yield Text(f"{difference.name}: {difference.trainer}{size}")
         yield Text(f"  {difference.why}", style="dim")
     need = opinion.memory_bytes + opinion.allowance_bytes
-    fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that: "
+    fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that{_host(opinion)}: "
     yield Text(fits + ("fits" if opinion.fits else "does not fit"), style="green" if opinion.fits else "red")
     yield from _advice(opinion, candidate)
+
+
+def _host(opinion: Opinion) -> str:
+    """The memory of a host, where something is kept in it."""
+    if not opinion.host_bytes or opinion.host_memory_bytes is None:
+        return ""
+    full = "" if opinion.host_holds else ", which the host does not hold"
+    return f", and {format_bytes(opinion.host_bytes)} of {format_bytes(opinion.host_memory_bytes)} of a host{full}"
 
 
 def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:

@@ -12,6 +12,7 @@ from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import candidate_table, parts
+from planner.report.terminal.estimate import bases
 from planner.report.terminal.headline import headline
 from planner.report.terminal.tables import titled
 from planner.report.terminal.tuning import tuning_view
@@ -103,6 +104,7 @@ def winner_view(winner: Candidate, request: SearchRequest) -> Iterator[Renderabl
     yield Text(f"Winner: {winner.strategy.label}", style="bold green")
     yield Text(performance.speed(winner))
     yield Text(f"{performance.memory(winner, request)}, of {format_bytes(request.budget_bytes)}")
+    yield from bases(winner)
     yield from parts(winner)
 
 

@@ -12,7 +12,7 @@ from lcplan.formats.units import GIB, format_bytes, format_seconds, format_token
 from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown
-from planner.report.terminal.estimate import speed, verdict
+from planner.report.terminal.estimate import bases, speed, verdict
 from planner.report.terminal.headline import headline
 from planner.report.terminal.tables import titled
 from planner.report.view.labels import mesh_label
@@ -65,6 +65,7 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
         yield Text(found.candidate.strategy.label, style="bold")
         yield verdict(found.candidate, found.request)
         yield speed(found.candidate)
+        yield from bases(found.candidate)
         yield Text(result.cost(found.candidate, found.request).says)
         yield Text("\nMemory by part (modelled)", style="dim")
         yield breakdown(memory_shares(found.candidate))

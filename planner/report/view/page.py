@@ -13,6 +13,7 @@ from planner.report.charts.chart import Chart, Figures
 from planner.report.view.candidates import CandidateTable
 from planner.report.view.explanation import bases, moved, others, waited
 from planner.report.view.performance import Performance, need_bytes
+from planner.report.view.performance import bases as half_widths
 from planner.report.view.request import asked, title
 from planner.report.view.trainer_files import TrainerFiles, trainer_files
 from planner.run.run_read import Run
@@ -94,7 +95,7 @@ class Page:
             waited=Figures(("communication", "transfer", "hidden", "exposed"), waited(found)),
             bases=_bases(found),
             plan=_plan(run),
-            notes=(*run.notes, *_stale(run)),
+            notes=(*(f"Half-width {line}." for line in half_widths(found.candidate)), *run.notes, *_stale(run)),
             device=run.request.hardware.device.name,
             sources=_sources(run.request.hardware),
         )
@@ -116,10 +117,14 @@ def _facts(found: Explanation) -> tuple[Fact, ...]:
     shown = Performance.of(candidate)
     timed = "timed" if shown.step_rung != "modelled" else "modelled"
     return (
-        Fact("step", shown.step, timed),
+        Fact("step", shown.step, f"{timed} {shown.step_unsure}".strip()),
         Fact("tokens per second", shown.tokens_per_s, f"on {candidate.strategy.devices} devices"),
         Fact("TFLOP/s per device", shown.tflop_per_s, f"MFU {candidate.estimate['mfu_ratio']:.0%}, causal FLOPs"),
-        Fact("memory a device", format_bytes(need_bytes(candidate)), f"of {budget}; {shown.memory_rung}"),
+        Fact(
+            "memory a device",
+            format_bytes(need_bytes(candidate)),
+            f"of {budget}; {shown.memory_rung} {shown.memory_unsure}".strip(),
+        ),
         Fact("device-hours a billion tokens", f"{found.cost.device_hours:,.4g}", _money(found)),
         Fact("rests on measured rates", f"{found.measured_share:.0%}", "of the modelled step"),
     )

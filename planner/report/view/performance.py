@@ -26,6 +26,9 @@ class Performance:
     tflop_per_s: str
     memory: str
     memory_rung: Rung
+    step_unsure: str
+    """Half-width of the step time; empty where it is 0."""
+    memory_unsure: str
 
     @classmethod
     def of(cls, candidate: Candidate) -> Performance:
@@ -41,17 +44,42 @@ class Performance:
             tflop_per_s=f"{rate:.0f}",
             memory=format_bytes(best.memory_bytes),
             memory_rung=compiled.rung if compiled else "modelled",
+            step_unsure=plus_minus(best.time_ratio),
+            memory_unsure=plus_minus(best.memory_ratio),
         )
 
     @property
+    def unsure_step(self) -> str:
+        """The step time with its half-width."""
+        return f"{self.step} {self.step_unsure}".strip()
+
+    @property
     def marked_step(self) -> str:
-        """The step time with its mark of evidence."""
-        return f"{self.step} {MARKS[self.step_rung]}"
+        """The step time with its half-width and its mark of evidence."""
+        return " ".join(filter(None, (self.step, self.step_unsure, MARKS[self.step_rung])))
 
     @property
     def marked_memory(self) -> str:
-        """The memory with its mark of evidence."""
-        return f"{self.memory} {MARKS[self.memory_rung]}"
+        """The memory with its half-width and its mark of evidence."""
+        return " ".join(filter(None, (self.memory, self.memory_unsure, MARKS[self.memory_rung])))
+
+
+def plus_minus(ratio: float) -> str:
+    """A half-width as a person reads it, at least one percent; empty for zero.
+
+    >>> plus_minus(0.124), plus_minus(0.0006), plus_minus(0.0)
+    ('±12%', '±1%', '')
+    """
+    return f"±{max(ratio, 0.01):.0%}" if ratio > 0 else ""
+
+
+def bases(candidate: Candidate) -> tuple[str, ...]:
+    """The origin of each half-width that the candidate's figures have."""
+    best, unsure = candidate.best, candidate.estimate.get("uncertainty", {})
+    timed = candidate.timed is not None and candidate.timed.step_s is not None
+    time = "the spread of its samples" if timed else unsure.get("time_basis", "")
+    shown = ((best.time_ratio, time), (best.memory_ratio, unsure.get("memory_basis", "")))
+    return tuple(f"{plus_minus(ratio)}: {basis}" for ratio, basis in shown if ratio > 0 and basis)
 
 
 @dataclass(frozen=True)
@@ -89,8 +117,8 @@ def speed(candidate: Candidate) -> str:
     """Step time and rates in one sentence."""
     shown, estimate = Performance.of(candidate), candidate.estimate
     return (
-        f"step {shown.step}, {shown.tokens_per_s} tokens/s, {estimate['tflop_per_s_per_device']:.0f} TFLOP/s per device, "
-        f"modelled (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
+        f"step {shown.unsure_step}, {shown.tokens_per_s} tokens/s, "
+        f"{estimate['tflop_per_s_per_device']:.0f} TFLOP/s per device, modelled (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
     )
 
 

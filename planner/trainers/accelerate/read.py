@@ -11,7 +11,7 @@ from lcplan.formats.textfile import read_yaml
 from planner.trainers.accelerate.facts import ROTATION
 from planner.trainers.accelerate.read_sharding import Way, way_of
 from planner.trainers.common.imported import Imported, mesh_text, whole
-from planner.trainers.common.known_keys import known_keys, unknown_keys
+from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 
 _PARALLEL = "parallelism_config_"
 _ELSEWHERE = "give the file of `accelerate launch`, not a training script's own"
@@ -51,7 +51,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         file,
         options,
         unknown=unknown_keys("accelerate", keys),
-        notes=(*_notes(data), *way.notes),
+        notes=(*_notes(data), *way.notes, *notes_on("accelerate", _settings(data, parallel, fsdp=fsdp))),
         more=way.differences,
         refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
         program=_program(way, parallel, file=file),
@@ -76,6 +76,12 @@ def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any
     if not any(key in known_keys("accelerate") for key in keys):
         raise BadInputError(f"{file}: Accelerate knows no key of it ({', '.join(keys[:5])}): {_ELSEWHERE}")
     return keys
+
+
+def _settings(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any]) -> dict[str, Any]:
+    """Every value by its key, nested ones with their section before a dot."""
+    nested = {f"parallelism_config.{key}": value for key, value in parallel.items()}
+    return {**data, **nested, **{f"fsdp_config.{key}": value for key, value in fsdp.items()}}
 
 
 def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from planner.trainers import Difference, Job
 from planner.trainers.common.imported import whole
 from planner.trainers.common.offload import STATE_BYTES, in_host_memory
 from planner.trainers.common.programs import TRANSFORMERS
+from planner.trainers.common.rules import gathered_weights
 from planner.trainers.common.zero import Zero, stage_of
 
 Kind = Literal["fsdp", "fsdp1", "deepspeed", "ddp"]
@@ -61,7 +62,8 @@ class Way:
     @property
     def program(self) -> Program:
         """Return the priced step."""
-        plain = TRANSFORMERS.model_copy(update={"loss": "chunked"})
+        kept: dict[str, Any] = {"weights_gathered": "once"} if self.keeps_gathered else {}
+        plain = TRANSFORMERS.model_copy(update={"loss": "chunked", **kept})
         return plain if self.zero is None else self.zero.program
 
     @property
@@ -76,18 +78,17 @@ class Way:
         """List the settings that were read differently from the file."""
         if self.zero is not None:
             return self.zero.notes
-        kept = "gathered weights stay from the forward to the backward pass; lcplan prices gathering them again"
-        found = (kept,) if self.keeps_gathered else ()
-        return (*found, CHILDREN) if self.kind == "fsdp" and self.checkpoints else found
+        return (CHILDREN,) if self.kind == "fsdp" and self.checkpoints else ()
 
     def differences(self, job: Job) -> list[Difference]:
         """List the parts of the state whose place differs from the cost model's."""
         if self.zero is not None:
             return self.zero.differences(job)
+        found = gathered_weights(job, key="fsdp_reshard_after_forward or its strategy") if self.keeps_gathered else []
         if not self.offloads:
-            return []
+            return found
         shards = job.strategy.state_shards
-        return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="fsdp_offload_params")
+        return found + in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="fsdp_offload_params")
 
     def refusals(self, job: Job, *, ulysses: bool) -> list[str]:
         """List the settings that Accelerate accepts only with another kind of split."""

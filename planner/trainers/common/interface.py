@@ -56,6 +56,11 @@ class Job:
         return strategy.mesh.expert * strategy.expert_fold, 1 if strategy.expert_tensor == "whole" else strategy.mesh.tensor
 
     @property
+    def devices_per_host(self) -> int:
+        """Devices of one host that the job takes."""
+        return min(self.hardware.node_size, self.strategy.devices)
+
+    @property
     def local_tokens(self) -> int:
         """Tokens of one microbatch on one context rank."""
         return self.micro_sequences * self.workload.seq_len // self.strategy.mesh.context
@@ -91,6 +96,8 @@ class Difference(Frozen):
     """Further fields that change with ``field``."""
     extra_bytes: int = 0
     """Bytes per device of the trainer beyond (or below) the cost model, counted by hand."""
+    host_bytes: int = 0
+    """Bytes of host memory per device, counted by hand."""
 
 
 @dataclass(frozen=True)

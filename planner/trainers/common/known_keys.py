@@ -1,12 +1,19 @@
-"""Every key that a trainer's version knows: ``keys.txt`` of its folder, listed from its package."""
+"""Every key that a trainer's version knows (``keys.txt`` of its folder, listed from its package), and the role of each.
+
+A key is read, has no part in the price, or is answered with a note; ``key_roles.py`` of a trainer's folder has the lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
-from planner.trainers.registry import folder_of
+from planner.trainers.registry import TRAINERS, folder_of
 
 
 @lru_cache(maxsize=8)
@@ -28,3 +35,71 @@ def _near(key: str, known: frozenset[str]) -> str:
     section = key.rpartition(".")[0]
     near = get_close_matches(key, [name for name in known if name.rpartition(".")[0] == section], n=1, cutoff=0.8)
     return f" (did you mean {near[0].removeprefix(f'{section}.')!r}?)" if near else ""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A key whose effect lcplan does not price."""
+
+    words: str
+    """The effect, after the key and its value."""
+    unless: tuple[str, ...] = ()
+    """Values, as the file writes them, that have no such effect."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The keys of one trainer by their role; ``*`` in a key of ``harmless`` matches any text."""
+
+    read: frozenset[str]
+    harmless: Mapping[str, str]
+    """Keys, separated by blanks, by the reason why memory and time do not depend on them."""
+    noted: Mapping[str, Noted] = field(default_factory=dict)
+
+    def reason(self, key: str) -> str | None:
+        """Why a key has no part in the price; None: no list of harmless keys has it."""
+        found = (reason for reason, keys in self.harmless.items() if any(fnmatchcase(key, one) for one in keys.split()))
+        return next(found, None)
+
+    def roles(self, key: str) -> list[str]:
+        """Every role of a key; one, where the lists are complete and agree."""
+        found = ["read"] * (key in self.read) + ["noted"] * (key in self.noted)
+        return found or ["harmless"] * (self.reason(key) is not None)
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+def roles_of(trainer: str) -> Roles:
+    """The roles of a trainer's keys."""
+    found: Roles = import_module(f"{TRAINERS[trainer]}.key_roles").ROLES
+    return found
+
+
+def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "") -> list[str]:
+    """List a note for each setting that is not priced.
+
+    Parameters
+    ----------
+    trainer
+        Whose keys.
+    settings
+        Values by key, nested ones with their section before a dot.
+    option
+        Text before a key, as ``--``.
+    """
+    noted = roles_of(trainer).noted
+    texts = {key: _text(value) for key, value in settings.items() if key in noted}
+    return [
+        f"{option}{key}{f' {text}' * bool(text)}: {noted[key].words}"
+        for key, text in texts.items()
+        if text.lower() not in {value.lower() for value in noted[key].unless}
+    ]
+
+
+def _text(value: Any) -> str:
+    """A value as a file writes it; a list of words joined by blanks."""
+    words: Iterable[Any] = value if isinstance(value, list | tuple) else (value,)
+    return " ".join(str(word) for word in words)[:60]

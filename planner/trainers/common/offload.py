@@ -31,11 +31,12 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, key: st
     if not moved:
         return []
     share = job.hardware.device.host_memory_bytes
-    host = f"{format_bytes(moved * job.hardware.node_size)} a host of {job.hardware.node_size} devices"
+    devices, whole = job.devices_per_host, 0.0 if share is None else share.value * job.hardware.node_size
+    host = f"{format_bytes(moved * devices)} a host of {devices} device{'s' * (devices > 1)}"
     room = ""
     if where == "cpu" and share is not None:
-        room = f", of {format_bytes(share.value * job.hardware.node_size)}"
-        room += ": more than it has" if moved > share.value else ""
+        room = f", of {format_bytes(whole)}"
+        room += ": more than it has" if moved * devices > whole else ""
     return [
         Difference(
             name="offload",
@@ -43,5 +44,6 @@ def in_host_memory(job: Job, *, bytes_per_parameter: float, shards: int, key: st
             trainer=f"{key}: part of it on {'NVMe' if where == 'nvme' else 'the host'}",
             why=f"{host}{room}; the step waits for it, which the cost model does not price",
             extra_bytes=-round(moved),
+            host_bytes=round(moved) if where == "cpu" else 0,
         )
     ]

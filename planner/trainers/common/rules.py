@@ -177,3 +177,31 @@ def buffers(job: Job, trainer: str) -> list[Difference]:
             why=f"{trainer} allocates them in each step, so a router that is out of balance takes more memory",
         )
     ]
+
+
+def gathered_weights(job: Job, *, key: str) -> list[Difference]:
+    """Weights that stay gathered from the forward to the backward pass, in bf16; for a step that the cost model lacks."""
+    if job.strategy.state_shards == job.strategy.mesh.tensor:
+        return []
+    return [
+        Difference(
+            name="gathered-weights",
+            plan="a layer's weights are gathered in each pass",
+            trainer="all gathered weights stay from the forward to the backward pass",
+            why=f"{key}: the whole model in bf16 on every rank",
+            extra_bytes=round(2.0 * job.model.parameters / job.strategy.mesh.tensor),
+        )
+    ]
+
+
+def bf16_masters(job: Job, *, bytes_per_parameter: float, key: str) -> list[Difference]:
+    """State that has fewer bytes than fp32 masters and gradients."""
+    return [
+        Difference(
+            name="master-dtype",
+            plan="masters in fp32",
+            trainer="masters in bf16",
+            why=f"{key}; updates are then rounded to bf16",
+            extra_bytes=-round(bytes_per_parameter * job.model.parameters / job.strategy.state_shards),
+        )
+    ]

@@ -121,12 +121,19 @@ class Zero:
             return []
         moved = 0.0
         if optimizer != "none":
-            moved += 12.0 if self.stage == 1 else 16.0 if self.stage == 2 else 14.0
+            moved += 12.0 if self.stage == 1 else 16.0 if self.stage == 2 else 14.0 * self._share
         if parameters != "none" and self.stage == 3:
             moved += 2.0
         where = optimizer if optimizer != "none" else parameters
         what = " and ".join(name for name, device in self.offloaded.items() if device != "none")
         return in_host_memory(job, bytes_per_parameter=moved, shards=job.strategy.devices, key=what, where=where)
+
+    @property
+    def _share(self) -> float:
+        """``offload_optimizer.ratio``, the share of parameters that are updated on the host; of stage 3 only."""
+        section = self.section.get("offload_optimizer")
+        ratio = section.get("ratio", 1.0) if isinstance(section, Mapping) else 1.0
+        return min(max(float(ratio), 0.0), 1.0) if isinstance(ratio, int | float) else 1.0
 
     def refusals(self, job: Job) -> list[str]:
         """List invalid combinations of DeepSpeed's settings."""

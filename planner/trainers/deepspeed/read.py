@@ -6,10 +6,13 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import read_json
+from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, whole
-from planner.trainers.common.known_keys import known_keys, unknown_keys
+from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
+from planner.trainers.common.rules import bf16_masters
 from planner.trainers.common.zero import Zero, stage_of
 
+ADAM = ("adam", "adamw", "fusedadam", "deepspeedcpuadam", "cpuadam")
 OFFLOADS = ("offload_optimizer", "offload_param")
 
 
@@ -42,15 +45,15 @@ def read(file: str, devices: int | None = None) -> Imported:
     options |= {
         "gather_dtype": ("bf16",),
         "reduce_dtype": ("fp32" if reduce == "fp32" else "bf16",),
-        "moments_dtype": ("fp32",),
+        "moments_dtype": ("bf16" if _halves(data, sharding) == 2 else "fp32",),
     }
     return Imported(
         "deepspeed",
         file,
         options,
         unknown=unknown_keys("deepspeed", keys),
-        notes=tuple(_notes(data, sharding)),
-        more=sharding.differences,
+        notes=(*_notes(data, sharding), *notes_on("deepspeed", data | {f"zero_optimization.{key}": zero[key] for key in zero})),
+        more=lambda job: [*sharding.differences(job), *_bf16_state(data, sharding, job)],
         refuses=sharding.refusals,
         program=sharding.program,
         whole_weights=sharding.whole_weights,
@@ -110,10 +113,36 @@ def _device(zero: dict[str, Any], name: str) -> str:
     return str(section.get("device", "none")) if isinstance(section, dict) else "none"
 
 
+def _halves(data: dict[str, Any], sharding: Zero) -> int:
+    """How far the state is in bf16 without fp32 masters: 0 not, 1 masters and gradients, 2 the moments too; of stage 3."""
+    section = data.get("bf16") or data.get("bfloat16")
+    if not isinstance(section, dict) or not section.get("bf16_master_weights_and_grads") or sharding.stage != 3:
+        return 0
+    return 2 if section.get("bf16_optimizer_states") else 1
+
+
+def _bf16_state(data: dict[str, Any], sharding: Zero, job: Job) -> list[Difference]:
+    """Masters and gradients in bf16: 4 bytes of a parameter in place of 8."""
+    if not _halves(data, sharding):
+        return []
+    return bf16_masters(job, bytes_per_parameter=4.0, key="bf16_master_weights_and_grads")
+
+
 def _notes(data: dict[str, Any], sharding: Zero) -> list[str]:
     notes = list(sharding.notes)
     if not _enabled(data.get("bf16") or data.get("bfloat16")):
         notes.append("bf16 is not enabled: lcplan prices bf16 with fp32 masters")
+    sums = data.get("data_types")
+    kind = sums.get("grad_accum_dtype") if isinstance(sums, dict) else None
+    if kind not in (None, "fp32"):
+        notes.append(f"data_types.grad_accum_dtype {kind!s:.20}: gradients are priced as added up in fp32")
+    optimizer = data.get("optimizer")
+    name = str(optimizer.get("type", "AdamW")) if isinstance(optimizer, dict) else "AdamW"
+    if name.lower() not in ADAM:
+        notes.append(f"optimizer.type {name:.40}: lcplan prices AdamW with two moments")
+    section = data.get("bf16") or data.get("bfloat16")
+    if isinstance(section, dict) and section.get("bf16_master_weights_and_grads") and sharding.stage != 3:
+        notes.append("bf16_master_weights_and_grads: priced with fp32 masters, except with stage 3")
     return notes
 
 

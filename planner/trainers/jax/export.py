@@ -1,6 +1,6 @@
 """The target ``jax``: a small module with the plan's mesh, shardings, remat policy and flags, and lcplan's step as example.
 
-A plan of a rollout becomes a sampling loop (``planner.trainers.jax.rollout_loop``).
+A plan of a rollout becomes a sampling loop (``rollout_loop``), the plan of an RL iteration a training loop (``rl_loop``).
 
 The module is written as text: nothing here imports jax. A test compares its shardings with the step's own.
 """
@@ -14,6 +14,7 @@ from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Written
 from planner.trainers.jax.facts import FILE
 from planner.trainers.jax.module_text import ModuleText, written
+from planner.trainers.jax.rl_loop import rl_module
 from planner.trainers.jax.rollout_loop import rollout_module
 
 _MODULE = '''"""{title}.
@@ -98,8 +99,11 @@ _SHARED = '''def remat(layer, offloads):
 
 def export(translation: Translation, plan: Plan) -> Written:
     """Return the module of the plan's workload, the plan next to it, and the launch line."""
-    if plan.request.workload.train is None:
+    work = plan.request.workload
+    if work.train is None:
         return written(translation, plan, rollout_module(plan))
+    if work.sample is not None:
+        return written(translation, plan, rl_module(plan))
     return written(translation, plan, _train_module(translation.job))
 
 

@@ -60,5 +60,5 @@ TRAINER = Trainer(
     experts=True,
     windows=True,
     precisions=("bf16", "fp32"),
-    workloads=("train", "sample"),
+    workloads=("train", "sample", "rl"),
 )

@@ -12,14 +12,16 @@ from lcplan.formats.textfile import read_text
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
-from planner.trainers.common.rules import whole_stream
+from planner.trainers.common.rules import gathered_weights, whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
-from planner.trainers.megatron.refusals import notes_of, offloaded, refusals_of, refuse_adapters
+from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
+UNFUSED = ("unfused", "local")
+"""``--attention-backend`` that keeps scores and weights of attention in memory."""
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
 
 
@@ -55,7 +57,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         options=options,
         unknown=unknown,
         notes=(*notes, *more, *unbounded, *notes_of(arguments)),
-        more=lambda job: [*_differences(arguments, sizes)(job), *offloaded(arguments, job, file=file)],
+        more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
         program=_program(arguments, sizes),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
@@ -205,6 +207,12 @@ def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
     """Return the priced step: Megatron's, with the arguments' split of the state."""
     changes: dict[str, Any] = {"loss": "chunked", "sequence_parallel": "sequence-parallel" in arguments}
     changes["pure_bf16"] = _bf16_gradients(arguments)
+    if (arguments.get("attention-backend") or ["auto"])[0] in UNFUSED:
+        modules = arguments.get("recompute-modules") or ["core_attn"]
+        selective = arguments.get("recompute-granularity") == ["selective"] and "core_attn" in modules
+        changes |= {"attention": "unfused", "recompute_scores": selective or "recompute-activations" in arguments}
+    if _keeps_gathered(arguments):
+        changes["weights_gathered"] = "once"
     if _zero_one(arguments):
         group = sizes["fsdp"] * sizes["context"]
         changes |= {"optimizer_group": group if sizes["data"] > 1 else None}
@@ -213,6 +221,10 @@ def _program(arguments: Arguments, sizes: Mapping[str, int]) -> Program:
     else:
         changes |= {"optimizer_over": "weights"}
     return PROGRAMS["megatron"].model_copy(update=changes)
+
+
+def _keeps_gathered(arguments: Arguments) -> bool:
+    return "use-torch-fsdp2" in arguments and "torch-fsdp2-no-reshard-after-forward" in arguments
 
 
 def _bf16_gradients(arguments: Arguments) -> bool:
@@ -230,12 +242,15 @@ def _held_elements(job: Job, shards: int) -> float:
     return every - experts / mesh.tensor + experts / (ranks * split)
 
 
-def _differences(arguments: Arguments, sizes: dict[str, int]) -> Callable[[Job], list[Difference]]:
+def _differences(arguments: Arguments, sizes: dict[str, int], *, file: str) -> Callable[[Job], list[Difference]]:
     """List consequences of these arguments beyond Megatron's usual behaviour."""
     zero_one = _zero_one(arguments)
 
     def differences(job: Job) -> list[Difference]:
         found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
+        found += predicted_tokens(arguments, job, whole=zero_one, file=file)
+        if _keeps_gathered(arguments):
+            found += gathered_weights(job, key="--torch-fsdp2-no-reshard-after-forward")
         if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:
             found += whole_stream(job, "there is no --sequence-parallel")
         shards = sizes["fsdp"] * sizes["context"] * sizes["expert"]

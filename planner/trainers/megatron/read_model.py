@@ -22,6 +22,8 @@ def model_of(arguments: Arguments, *, tensor: int, file: str) -> tuple[ModelSpec
     BadInputError
         Something that lcplan does not model: another normalization or position embedding, a plain feed-forward.
     """
+    if "multi-latent-attention" in arguments:
+        return None, [f"--multi-latent-attention in {file}: lcplan reads no latent attention from arguments: give --model"]
     needed = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
     missing = [name for name in needed if not arguments.get(name)]
     if missing:

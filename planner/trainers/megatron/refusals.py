@@ -5,9 +5,12 @@ from __future__ import annotations
 from lcplan.formats.errors import BadInputError
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import number
+from planner.trainers.common.known_keys import notes_on
 from planner.trainers.common.offload import OPTIMIZER_BYTES, in_host_memory
-from planner.trainers.megatron.arguments import Arguments
+from planner.trainers.megatron.arguments import Arguments, real
 
+FP32_LOGITS = 6.0
+"""Bytes of a logit in Megatron's loss: fp32 and the bf16 of the product (``cost_models.inputs.program``, ``logit_bytes``)."""
 FP8_ROWS = 16
 """Tokens of which a rank has a multiple where Transformer Engine multiplies in fp8."""
 ROWS_OF_RECIPE = {"mxfp8": 32, "blockwise": 128}
@@ -47,10 +50,40 @@ def notes_of(arguments: Arguments) -> list[str]:
     if "window-size" in arguments:
         found.append("--window-size: priced as --model has it, with full attention unless that model has a window")
     found += [f"--{name}: lcplan keeps activations on the device" for name in OFFLOADED if name in arguments]
-    return found
+    unfused = (arguments.get("attention-backend") or ["auto"])[0]
+    if "num-experts" in arguments and unfused in ("unfused", "local"):
+        found.append(f"--attention-backend {unfused}: its scores take further memory, which is priced for dense models only")
+    kind = (arguments.get("softmax-type") or ["vanilla"])[0]
+    if kind != "vanilla":
+        found.append(f"--softmax-type {kind}: its term of the sum is not priced")
+    return [*found, *notes_on("megatron", arguments, option="--")]
 
 
-OFFLOADED = ("cpu-offloading", "fine-grained-activation-offloading")
+OFFLOADED = ("cpu-offloading", "cpu-offloading-num-layers", "fine-grained-activation-offloading")
+
+
+def predicted_tokens(arguments: Arguments, job: Job, *, whole: bool, file: str) -> list[Difference]:
+    """``--mtp-num-layers``: each further layer has a projection of two streams, and logits of its own.
+
+    ``whole``: whether every data-parallel rank holds weights and gradients, as with the distributed optimizer.
+    """
+    depth = int(real(arguments, "mtp-num-layers", default=0, file=file))
+    if depth < 1:
+        return []
+    model, mesh = job.model, job.strategy.mesh
+    parameters = depth * (model.layer_matrix_parameters + 2 * model.d_model**2) / mesh.tensor
+    shards = (mesh.devices if whole else mesh.state_shards) / mesh.tensor
+    state = 6.0 + OPTIMIZER_BYTES / shards if whole else (6.0 + OPTIMIZER_BYTES) / shards
+    logits = depth * FP32_LOGITS * job.local_tokens * model.vocab / mesh.tensor
+    return [
+        Difference(
+            name="multi-token-prediction",
+            plan="one head on the last layer",
+            trainer=f"{depth} further layers with logits of their own",
+            why="--mtp-num-layers; the time of these layers is not priced",
+            extra_bytes=round(parameters * state + logits),
+        )
+    ]
 
 
 def offloaded(arguments: Arguments, job: Job, *, file: str) -> list[Difference]:
@@ -69,7 +102,7 @@ def offloaded(arguments: Arguments, job: Job, *, file: str) -> list[Difference]:
 
 def refusals_of(arguments: Arguments, job: Job) -> list[str]:
     """Why Megatron does not run these arguments, or stops in the first step."""
-    found = [*_uneven_rows(arguments, job), *_parallel(arguments, job), *_attention(job)]
+    found = [*_uneven_rows(arguments, job), *_parallel(arguments, job), *_attention(arguments, job)]
     return [*found, *_state(arguments, job), *_recompute(arguments)]
 
 
@@ -86,18 +119,22 @@ def _parallel(arguments: Arguments, job: Job) -> list[str]:
     return found
 
 
-def _attention(job: Job) -> list[str]:
+def _attention(arguments: Arguments, job: Job) -> list[str]:
     """Transformer Engine's context parallelism by ``--cp-comm-type``: its ring has neither windows nor sinks
     (NVIDIA/Megatron-LM#1160, NVIDIA/TransformerEngine#2541)."""
     strategy, model = job.strategy, job.model
     if strategy.mesh.context == 1 or strategy.scheme == "ulysses":
         return []
     found = []
-    if strategy.scheme == "ring-zigzag" and model.windows_within(job.workload.seq_len):
+    asked = "window-size" in arguments
+    if strategy.scheme == "ring-zigzag" and (asked or model.windows_within(job.workload.seq_len)):
         window = f"layers of {model.name} with a window of {model.sliding_window} tokens"
+        window = f"layers with --window-size {' '.join(arguments['window-size'])}" if asked else window
         found.append(f"{window} have no attention under --cp-comm-type p2p; use all_gather or a2a")
-    if model.attention_sinks:
-        found.append(f"attention sinks of {model.name} run over context only under --cp-comm-type a2a; use that")
+    kind = (arguments.get("softmax-type") or ["vanilla"])[0]
+    if model.attention_sinks or kind != "vanilla":
+        sinks = f"--softmax-type {kind}" if kind != "vanilla" else f"attention sinks of {model.name}"
+        found.append(f"{sinks} run over context only under --cp-comm-type a2a; use that")
     return found
 
 
@@ -119,10 +156,13 @@ def _state(arguments: Arguments, job: Job) -> list[str]:
 
 
 def _recompute(arguments: Arguments) -> list[str]:
+    away = (arguments.get("cpu-offloading-num-layers") or ["0"])[0] not in ("0", "")
+    recomputed = arguments.get("recompute-granularity") or "recompute-activations" in arguments
+    offloads = ["--cpu-offloading-num-layers does not go with recomputation; leave one of them out"]
     if arguments.get("recompute-granularity") != ["full"]:
-        return []
+        return offloads if away and recomputed else []
     needed = [name for name in ("recompute-method", "recompute-num-layers") if not arguments.get(name)]
-    found = [f"--recompute-granularity full needs --{name}" for name in needed]
+    found = [f"--recompute-granularity full needs --{name}" for name in needed] + (offloads if away else [])
     if "distribute-saved-activations" in arguments and "sequence-parallel" in arguments:
         found.append("--distribute-saved-activations does not go with --sequence-parallel, which splits them already")
     return found

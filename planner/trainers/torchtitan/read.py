@@ -14,8 +14,9 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, whole, with_experts
-from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.common.known_keys import notes_on, unknown_keys
 from planner.trainers.common.offload import STATE_BYTES, in_host_memory
+from planner.trainers.common.rules import bf16_masters, gathered_weights
 from planner.trainers.torchtitan.read_python import read_python
 from planner.trainers.torchtitan.read_toml import read_toml
 from planner.trainers.torchtitan.sections import Sections
@@ -45,11 +46,17 @@ def read(file: str, devices: int | None = None) -> Imported:
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, said.scheme, file=file),)
     options |= {"remat": (said.remat,)} if said.remat else {}
-    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("fp32",)}
+    halves = training.get("dtype") == "bfloat16"
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("bf16" if halves else "fp32",)}
     options |= _loss(said, options, sizes=sizes, file=file)
-    notes = (*said.notes, *(() if said.model else ("no model that the catalogue knows: give --model",)))
-    keys = [f"training.{key}" for key in training] + [f"parallelism.{key}" for key in parallel]
-    unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", keys)
+    settings = {f"training.{key}": value for key, value in training.items()}
+    settings |= {f"parallelism.{key}": value for key, value in parallel.items()}
+    notes = (
+        *said.notes,
+        *notes_on("torchtitan", settings),
+        *(() if said.model else ("no model that the catalogue knows: give --model",)),
+    )
+    unknown = said.unknown if file.endswith(".toml") else unknown_keys("torchtitan", settings)
     return Imported(
         "torchtitan",
         file,
@@ -57,7 +64,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         unknown=unknown,
         notes=notes,
         program=_program(said),
-        more=lambda job: _offload(training, job),
+        more=lambda job: [*_offload(training, job), *(_halves(job) if halves else []), *_kept(parallel, job)],
         refuses=lambda job: _attention(said, job),
     )
 
@@ -68,6 +75,19 @@ def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
         return []
     shards = job.strategy.state_shards
     return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="enable_cpu_offload")
+
+
+def _halves(job: Job) -> list[Difference]:
+    """``training.dtype`` bfloat16: parameters without fp32 masters."""
+    return bf16_masters(job, bytes_per_parameter=2.0, key="training.dtype bfloat16")
+
+
+def _keeps_gathered(parallel: Mapping[str, Any]) -> bool:
+    return parallel.get("fsdp_reshard_after_forward") == "never"
+
+
+def _kept(parallel: Mapping[str, Any], job: Job) -> list[Difference]:
+    return gathered_weights(job, key="fsdp_reshard_after_forward never") if _keeps_gathered(parallel) else []
 
 
 def _attention(said: Sections, job: Job) -> list[str]:
@@ -82,7 +102,9 @@ def _attention(said: Sections, job: Job) -> list[str]:
 def _program(said: Sections) -> Program:
     """Return the priced step: torchtitan's, compiled or one operation at a time."""
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
-    return base.model_copy(update={"loss": "chunked", "saved": SELECTIVE if said.selective else None})
+    changes: dict[str, Any] = {"loss": "chunked", "saved": SELECTIVE if said.selective else None}
+    changes |= {"weights_gathered": "once"} if _keeps_gathered(said.parallelism) else {}
+    return base.model_copy(update=changes | ({"pure_bf16": True} if said.training.get("dtype") == "bfloat16" else {}))
 
 
 def _scheme(parallel: Mapping[str, Any], otherwise: str, *, file: str) -> str:

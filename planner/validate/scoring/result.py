@@ -76,7 +76,7 @@ class TableResult:
             "unstated_program": trainer_of(self.table.source),
             "flop_convention": self.table.flop_convention,
             "noise_ratio": self.table.noise_ratio,
-            "rows": [row.to_json() for row in self.rows],
+            "rows": [row.to_json(self.table.name) for row in self.rows],
             "not_modelled": self.excuses,
             "pairs": [pair.to_json() for pair in self.pairs],
             "rankings": [comparison.to_json() for comparison in self.rankings],

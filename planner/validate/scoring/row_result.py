@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import log1p
 from typing import Any
 
+from cost_models.uncertainty.errors import half_width, published_errors
 from planner.validate.predict import Prediction
+from planner.validate.scoring.kinds import Placed, compared, log_error
 from planner.validate.scoring.score import BAND
 from planner.validate.sources.table import Quantity
 
@@ -23,6 +26,8 @@ class RowResult:
     chosen: dict[str, Any] = field(default_factory=dict)
     predicted: Prediction = field(default_factory=dict)
     error_ratio: dict[Quantity, float] = field(default_factory=dict)
+    placed: Placed | None = None
+    """The kinds of its prediction, by which errors are compared."""
     contradicted_by: str | None = None
     """A row of the same source that needed at least as much and ran, where this one ran out of memory."""
 
@@ -39,8 +44,19 @@ class RowResult:
             return None
         return "too close to call" if abs(need - 1.0) <= BAND else ("fits" if need < 1.0 else "out of memory")
 
-    def to_json(self) -> dict[str, Any]:
+    def half_widths(self, table: str) -> dict[Quantity, float]:
+        """The half-width of each compared quantity, from the errors of all bundled tables but ``table``, its own."""
+        if self.placed is None:
+            return {}
+        rests, errors = self.placed.rests, published_errors()
+        return {
+            name: half_width(self.placed.kind(name), rests, errors=errors, without=table).ratio
+            for name, _ in compared(self.error_ratio)
+        }
+
+    def to_json(self, table: str = "") -> dict[str, Any]:
         """The entry of ``rows``, as in DESIGN."""
+        widths = self.half_widths(table)
         return {
             "id": self.id,
             "status": self.status,
@@ -49,6 +65,8 @@ class RowResult:
             "measured": self.measured,
             "predicted": self.predicted,
             "error_ratio": self.error_ratio,
+            "half_width_ratio": widths,
+            "covered": {name: abs(log_error(name, self.error_ratio[name])) <= log1p(width) for name, width in widths.items()},
             "verdict": self.verdict,
             "contradicted_by": self.contradicted_by,
         }

@@ -80,7 +80,7 @@ def _rows(frame: _Frame, where: str) -> list[Row]:
     problems: list[str] = []
     seen: set[str] = set()
     for number, row in enumerate(frame.rows):
-        name = row.get("id", f"number {number}")
+        name = str(row.get("id", f"number {number}"))
         try:
             rows.append(Row.read(_stated(merge(frame.defaults, row)), f"{where}: row {name}"))
         except BadInputError as error:

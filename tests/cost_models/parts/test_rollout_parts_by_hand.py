@@ -1,15 +1,21 @@
 """Every part of a rollout's memory and time, worked by hand: 64 prompt and 64 generated tokens of 4 sequences."""
 
+from dataclasses import replace
+
 import pytest
-from hand_cases import COMPUTE, HAND, LINK, RATES, rate
+from hand_cases import COMPUTE, HAND, LINK, RATES, layout, rate
 
 from cost_models.inputs.setting import Setting
+from cost_models.rates.rate import CollectiveRate
 from cost_models.rollout.estimate import estimate_rollout, rollout_flop
-from cost_models.rollout.iteration import IterationTable, estimate_iteration, reshard_seconds
+from cost_models.rollout.iteration import IterationTable, estimate_iteration
 from cost_models.rollout.layout import Rollout, mean_read_positions
 from cost_models.rollout.memory import RolloutMemory
+from cost_models.rollout.reshard import reshard_bytes, reshard_seconds
 from cost_models.rollout.table import RolloutTable
 from cost_models.rollout.time import RolloutTime
+from cost_models.time.forward import ForwardTime, forward_seconds
+from cost_models.time.step import StepTime
 from lcplan.catalog import hardware
 from lcplan.spec.experts import Experts
 from lcplan.spec.rollout_workloads import RlWorkload, SampleWorkload
@@ -17,6 +23,9 @@ from lcplan.spec.windows import WindowPattern
 from lcplan.strategy import Mesh, Sampling, Strategy
 
 FLOOR_S = 3e-6
+
+
+FREE = CollectiveRate(0.0, 0.0, 1e30, True, "a test")
 
 
 def near(value):
@@ -183,19 +192,73 @@ def iteration(parameters, mesh):
     return machine, table
 
 
-def test_resharding_gathers_matrices_over_the_rollouts_data_axis(monkeypatch):
-    monkeypatch.setattr("cost_models.rollout.iteration.rates_for", lambda setting: RATES)
+def moved(parameters, mesh, found=reshard_seconds):
+    machine, table = iteration(parameters, mesh)
     work = SampleWorkload(prompt=64, generate=64, batch=4)
-    seconds = {}
-    for name, mesh in (
-        ("tensor-sharded", Mesh(data=2)),
-        ("gathered-once", Mesh(fsdp=2)),
-        ("replicated", Mesh(data=1, tensor=2)),
-    ):
-        machine, table = iteration(name, mesh)
-        seconds[name] = float(reshard_seconds(Setting(HAND, machine, work, machine.usable_bytes), table)[0])
-    # half of 2 x 2048 bytes
-    assert seconds == {"tensor-sharded": pytest.approx(2048 / LINK), "gathered-once": 0.0, "replicated": 0.0}
+    return float(found(Setting(HAND, machine, work, machine.usable_bytes), table)[0])
+
+
+def test_resharding_gathers_or_exchanges_matrices(monkeypatch):
+    monkeypatch.setattr("cost_models.rollout.reshard.rates_for", lambda setting: RATES)
+    # fsdp=2 to whole matrices: half of 2 x 2048 bytes
+    assert moved("replicated", Mesh(data=2)) == pytest.approx(2048 / LINK)
+    # to half of each matrix: a device exchanges half of its 2 x 1024 bytes
+    assert moved("tensor-sharded", Mesh(tensor=2)) == pytest.approx(1024 / LINK)
+    # the same shards are gathered where they are; other ones move in fp32
+    assert moved("gathered-once", Mesh(fsdp=2)) == 0.0
+
+
+def test_resharding_copies_a_table():
+    # a gathered table of 256 elements; rounded and exchanged halves of two tables; nothing
+    assert moved("replicated", Mesh(data=2), reshard_bytes) == 2 * 256
+    assert moved("tensor-sharded", Mesh(tensor=2), reshard_bytes) == 2 * 2 * (2 * 128)
+    assert moved("gathered-once", Mesh(fsdp=2), reshard_bytes) == 0
+
+
+def test_a_scoring_is_the_forward_part_of_the_step(monkeypatch):
+    monkeypatch.setattr("cost_models.time.forward.rates_for", lambda setting: RATES)
+    found = layout()
+    step, seconds = StepTime(found, RATES), forward_seconds(found.setting, found.table)
+    attention = found.setting.model.layers * step.forward_attention.total_s
+    # one of three products of layers and head; the norms' share is what remains
+    assert seconds == pytest.approx(step.gemm / 3 + attention + 2 * step.layer_forward_memory + step.loss / 3)
+    # over fsdp: each of two tables of 256 elements once in bf16, half of it received; layers' gathers are behind products
+    shared = layout(fsdp=2)
+    alone = ForwardTime(shared, replace(RATES, collectives={**RATES.collectives, "all-gather": FREE}))
+    tables = 2 * (2 * 256 / 2) / LINK
+    weights = 2 * max(0.0, 2 * 768 / 2 / LINK - float(alone.layer_forward_gemm[0] + alone.layer_forward_memory[0]))
+    assert forward_seconds(shared.setting, shared.table) == pytest.approx(alone.seconds + tables + weights)
+
+
+@pytest.mark.parametrize(("options", "passes"), [({}, 0), ({"kl_coefficient": 0.1}, 1), ({"old_log_probs": "recomputed"}, 1)])
+def test_scorings_of_an_iteration(options, passes):
+    machine, table = iteration("gathered-once", Mesh(fsdp=2))
+    work = RlWorkload(prompt=64, generate=64, batch=4, **options)
+    setting = Setting(HAND, machine, work, machine.usable_bytes)
+    row = estimate_iteration(setting, table).row(0)
+    forward = float(forward_seconds(replace(setting, workload=work.train), table.trained)[0])
+    assert row["time_s"]["scoring"] == pytest.approx(passes * forward)
+    # shards of 2048 elements in bf16 over two devices, and 40 whole ones in fp32
+    assert row["memory_bytes"]["reference"] == (2 * 1024 + 4 * 40 if "kl_coefficient" in options else 0)
+
+
+def test_the_values_of_each_token_count_as_batch():
+    machine, table = iteration("gathered-once", Mesh(fsdp=2))
+    for options, arrays in (({}, 4), ({"kl_coefficient": 0.1}, 5)):
+        work = RlWorkload(prompt=4, generate=4, batch=4, **options)
+        row = estimate_iteration(Setting(HAND, machine, work, machine.usable_bytes), table).row(0)
+        assert row["memory_bytes"]["batch"] == 4 * arrays * 16  # ids, targets, advantages, old and reference of 16 tokens
+
+
+def test_a_move_that_needs_more_than_the_rollout_binds():
+    machine, table = iteration("replicated", Mesh(data=2))
+    work = RlWorkload(prompt=1, generate=1, batch=2)
+    wide = HAND.model_copy(update={"vocab": 2**20})
+    row = estimate_iteration(Setting(wide, machine, work, machine.usable_bytes), table).row(0)
+    assert row["rollout_bytes"] < row["train_bytes"]
+    table_bytes = 2 * 2**20 * 8
+    shards, vectors = (1536 + 2 * 2**20 * 8) / 2, 40
+    assert row["rollout_bytes"] == pytest.approx(12 * (shards + vectors) + 2 * 2 * shards + 4 * vectors + table_bytes, rel=1e-6)
 
 
 def test_an_iteration_is_rollout_resharding_and_step():

@@ -149,3 +149,29 @@ def test_a_damaged_folder_is_told(lcplan):
     answer = lcplan(*SEARCH, "--out", "run")
     assert answer.code == 2
     assert "request.json" in answer.err
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--mesh", f"context={DIGITS}"), ("--devices", DIGITS), ("--price", DIGITS), ("--price", "nan"), ("--seq", DIGITS)],
+)
+def test_numbers_beyond_measure(lcplan, option):
+    answer = lcplan("search", "--model", "llama-tiny", "--seq", "256", "--hw", "cpu-host", "--stages", "modelled", *option)
+    assert answer.code == 2
+    assert "Traceback" not in answer.err
+
+
+def test_a_fault_of_our_own_names_its_place_and_is_no_answer(lcplan, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no such thing\x1b[31m")
+
+    monkeypatch.setattr("planner.cli.commands.search.build_request", broken)
+    answer = lcplan("search", "--model", "llama-tiny", "--seq", "256", "--hw", "cpu-host", "--stages", "modelled")
+    assert answer.code == 3
+    assert "a fault of lcplan" in answer.err
+    assert "RuntimeError at" in answer.err
+    assert "LCPLAN_DEBUG=1" in answer.err
+    assert "\x1b" not in answer.err

@@ -73,9 +73,7 @@ def test_a_disk_that_fills_up_under_the_study(tmp_path):
     with small(tmp_path) as whole:
         _, err = whole.communicate(timeout=200)
     assert whole.returncode == 0, err
-    kept = len(
-        Store.open(f"sqlite:///{tmp_path}/run/study.db", json.loads((tmp_path / "run/request.json").read_text())).results
-    )
+    kept = len(Store.open(f"sqlite:///{tmp_path}/run/study.db").results)
     limit = (tmp_path / "run/study.db").stat().st_size
     command = [sys.executable, str(SMALL), "counts", *COMPILED, "--survivors", "40"]
     environment = {**os.environ, "ODD_LOG_FILE": str(tmp_path / "log"), "PYTHONWARNINGS": "", "ODD_LARGEST_FILE": str(limit)}
@@ -91,15 +89,15 @@ def test_a_disk_that_fills_up_under_the_study(tmp_path):
     assert done.returncode == 3
     assert "may be full; the study keeps its results" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-    request = json.loads((tmp_path / "run/request.json").read_text())
-    assert len(Store.open(f"sqlite:///{tmp_path}/run/study.db", request).results) >= kept
+    assert len(Store.open(f"sqlite:///{tmp_path}/run/study.db").results) >= kept
 
 
 @pytest.mark.parametrize("program", ["aborts", "is_not_there"])
-def test_compiles_that_all_go_wrong_are_rows_and_nothing_fits(tmp_path, program):
+def test_compiles_that_all_go_wrong_are_rows_and_a_failed_stage(tmp_path, program):
     with small(tmp_path, program) as search:
         out, err = search.communicate(timeout=200)
-    assert search.returncode == 1
+    assert search.returncode == 3
+    assert "every compile failed, the first with: " in err
     assert "Traceback" not in err
     document = json.loads(out)
     assert document["winner"] is None

@@ -52,6 +52,25 @@ def test_hardware_in_other_words_is_read_with_a_note(lcplan):
     assert "use --hw dgx-h100 --devices 4" in refused.err
 
 
+@pytest.mark.parametrize("slice_name", ["tpu-v2-8", "tpu-v3-8"])
+@pytest.mark.slow  # a compile
+def test_the_first_tpus_are_compiled_for_with_blockwise_attention(lcplan, slice_name):
+    job = ("--model", "llama-tiny", "--seq", "2k", "--global-batch", "4", "--hw", slice_name, "--mesh", "context=4,fsdp=2")
+    answer = lcplan("estimate", *job, "--scheme", "ring", "--compile", "--format", "json")
+    assert answer.code == 0, answer.err
+    compiled = answer.json["candidate"]["compiled"]
+    assert (compiled["rung"], compiled["error"], compiled["kernels"]) == ("compiled:target", None, ["blockwise"])
+    assert compiled["fits"] is True
+    modelled = answer.json["candidate"]["estimate"]["memory_bytes"]["total"]
+    assert modelled == pytest.approx(compiled["total_bytes"], rel=0.5)
+
+
+def test_slices_of_the_first_tpus_cannot_be_joined(lcplan):
+    answer = lcplan("estimate", *MODEL, "--hw", "tpu-v3-8x2", "--mesh", "fsdp=16")
+    assert answer.code == 2
+    assert "slices of tpu-v3 cannot be joined over the data-center network; use a larger slice, up to tpu-v3-2048" in answer.err
+
+
 CARDS = """
 kind: gpu
 domain_size: 4

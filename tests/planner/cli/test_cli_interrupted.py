@@ -75,8 +75,7 @@ def end_of(pid: int, within_s: float = 15) -> bool:
 
 
 def stored(folder: Path) -> int:
-    request = json.loads((folder / "run/request.json").read_text())
-    store = Store.open(f"sqlite:///{folder}/run/study.db", request)
+    store = Store.open(f"sqlite:///{folder}/run/study.db")
     try:
         return len(store.results)
     finally:

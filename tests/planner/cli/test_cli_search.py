@@ -113,8 +113,8 @@ def test_a_clock_that_is_not_here_ends_a_search_before_it_compiles(lcplan, monke
     answer = lcplan("search", "--model", "llama3-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "timed")
     assert (answer.code, answer.out) == (3, "")
     assert answer.err == (
-        "lcplan: dgx-h100: --stages timed may take 8 devices, 0 of them are here; use --stages compiled, or workers that have"
-        " them (--study URL --jobs 0)\n"
+        "lcplan: dgx-h100: --stages timed may take 8 devices, 0 of them are here; use --stages compiled, or an --engine"
+        " whose workers have them\n"
     )
 
 

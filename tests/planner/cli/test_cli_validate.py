@@ -29,6 +29,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on(mine):
     assert {"name", "source", "rows", "pairs", "summary", "fitted_constants"} <= set(table)
     first, second = table["rows"]
     keys = {"id", "status", "why", "chosen", "measured", "predicted", "error_ratio", "verdict", "contradicted_by"}
+    keys |= {"half_width_ratio", "covered"}
     assert set(first) == keys
     assert (first["status"], first["why"]) == ("modelled", None)
     assert first["error_ratio"]["step_s"] == pytest.approx(first["predicted"]["step_s"] / 1.2 - 1)

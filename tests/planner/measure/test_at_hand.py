@@ -11,9 +11,10 @@ from measuring import MakeJob
 
 from lcplan import catalog
 from lcplan.formats.errors import StageFailedError
-from planner.measure.jobs import Work, time_jobs
+from planner.measure.jobs import time_jobs
 from planner.measure.targets.at_hand import devices_at_hand, gpu_names
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import Work
 from planner.measure.workers.pool import PoolLimits
 
 

@@ -14,9 +14,10 @@ import pytest
 from measuring import MakeJob, MemoryStore
 
 from lcplan.formats.errors import StageFailedError
-from planner.measure.jobs import compile_jobs, kernel_for
+from planner.measure.jobs import compile_jobs
 from planner.measure.targets.target import target_for
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import kernel_for
 from planner.measure.workers.job import CompileJob, Program
 from planner.measure.workers.pool import PoolLimits
 

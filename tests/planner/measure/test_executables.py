@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from measuring import MakeJob
 
-from planner.measure.jobs import Work, compile_jobs, time_jobs
+from planner.measure.jobs import compile_jobs, time_jobs
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import Work
 from planner.measure.workers.executables import kept_in
 from planner.measure.workers.pool import PoolLimits
 

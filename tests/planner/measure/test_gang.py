@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcplan.formats.errors import BadInputError
-from planner.measure.workers.gang import VARIABLE, Gang, here, launched
+from planner.measure.workers.gang import VARIABLE, Gang, Place, here, launched
 
 
 @pytest.mark.parametrize(
@@ -13,10 +13,16 @@ from planner.measure.workers.gang import VARIABLE, Gang, here, launched
     [
         {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"},
         {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
+        {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "4"},
     ],
 )
 def test_the_launchers_word(environment: dict[str, str]) -> None:
-    assert launched(environment) == (4, 1)
+    assert launched(environment) == Place(processes=4, rank=1)
+
+
+def test_jaxs_own_variables_name_the_coordinator_too() -> None:
+    variables = {"JAX_PROCESS_ID": "0", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "a:1"}
+    assert launched(variables) == Place(processes=2, rank=0, coordinator="a:1")
 
 
 @pytest.mark.parametrize(
@@ -27,10 +33,11 @@ def test_the_launchers_word(environment: dict[str, str]) -> None:
         {"SLURM_PROCID": "0"},
         {"SLURM_PROCID": "0", "SLURM_NTASKS": "many"},
         {"SLURM_PROCID": "", "SLURM_NTASKS": "2"},
+        {"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2"},
     ],
 )
 def test_alone_is_no_gang(environment: dict[str, str]) -> None:
-    with pytest.raises(BadInputError, match="give --coordinator HOST:PORT"):
+    with pytest.raises(BadInputError, match="JAX_COORDINATOR_ADDRESS=HOST:PORT"):
         launched(environment)
 
 

@@ -10,9 +10,9 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from planner.measure.jobs import kernel_for
 from planner.measure.targets.target import Target
 from planner.measure.targets.toolchain import Toolchain
+from planner.measure.work import kernel_for
 from planner.measure.workers.job import CompileJob
 
 DEVICES = {"dgx-a100-80": "cuda", "dgx-h100": "cuda", "gb200-nvl72": "cuda", "tpu-v5p-64": "tpu", "cpu-host": "cpu"}

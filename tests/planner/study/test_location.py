@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from planner.study import Store
 from planner.study.location import canonical_url, open_storage, shown
-from planner.study.shared import Shared
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_folder_that_is_not_there(tmp_path: Path, location: str) -> None:
 def test_a_damaged_journal_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "study.log").write_bytes(content)
     with pytest.raises(StageFailedError, match="the journal is damaged; move it away or choose another file"):
-        Shared.open(f"journal:{tmp_path}/study.log", {"model": {"name": "ring"}})
+        Store.open(f"journal:{tmp_path}/study.log")

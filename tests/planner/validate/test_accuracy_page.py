@@ -16,17 +16,9 @@ from planner.report.charts.accuracy_pictures import (
     write_pictures,
 )
 from planner.report.markdown.accuracy import accuracy_page
-from planner.validate.run import validate
-from planner.validate.sources.bundled import find_table, table_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
 ANEW = "make it anew: lcplan validate --page docs/accuracy.md"
-
-
-@pytest.fixture(scope="module")
-def results():
-    found = [find_table(name) for name in table_names()]
-    return [validate(table, path.parent) for table, path in found]
 
 
 def facts_in(picture):

@@ -40,15 +40,30 @@ def test_an_iteration_is_compiled_and_timed_with_its_rollout_and_its_train_step(
     assert candidate["best"]["memory_bytes"] == compiled["total_bytes"]
 
 
-@pytest.mark.parametrize("parameters", ["tensor-sharded"])
-def test_resharding_between_the_programs_is_added_as_modelled(lcplan, parameters):
-    asked = ["--workload", "rl", *TINY, "--mesh", "fsdp=2,tensor=2", "--parameters", parameters, "--time"]
+def test_the_move_to_another_layout_and_the_scorings_are_programs(lcplan):
+    policy = ["--kl-coefficient", "0.1", "--old-log-probs", "recomputed"]
+    asked = ["--workload", "rl", *TINY, "--mesh", "fsdp=2", "--rollout-mesh", "tensor=2", *policy, "--time"]
     code, document, _ = lcplan("estimate", *asked)
     assert code == 0
-    timed, estimate = document["candidate"]["timed"], document["candidate"]["estimate"]
-    assert timed["added_s"] == {"reshard": estimate["time_s"]["reshard"]}
-    measured = sum(program["step_s"] for program in timed["programs"].values())
-    assert timed["step_s"] == pytest.approx(measured + estimate["time_s"]["reshard"])
+    timed, compiled = document["candidate"]["timed"], document["candidate"]["compiled"]
+    names = ["reshard", "prefill", "decode", "old_log_probs", "reference_log_probs", "train_step"]
+    assert list(timed["programs"]) == list(compiled["programs"]) == names
+    assert timed["step_s"] == pytest.approx(sum(program["step_s"] for program in timed["programs"].values()))
+    assert timed["added_s"] == {}
+    parts = document["candidate"]["estimate"]["memory_bytes"]
+    sizes = {name: program["argument_bytes"] for name, program in compiled["programs"].items()}
+    tokens = 2 * 4 * 8 * 32 / 2
+    assert sizes["old_log_probs"] == pytest.approx(parts["params"] + tokens, rel=0.01)
+    assert sizes["reference_log_probs"] == pytest.approx(parts["reference"] + tokens, rel=0.01)
+    assert sizes["reshard"] == pytest.approx(parts["params"], rel=0.01)
+    alive = parts["params"] + parts["optimizer"] + parts["reference"]
+    needs = {name: program["total_bytes"] for name, program in compiled["programs"].items()}
+    needs["reshard"] += alive - parts["params"]
+    needs |= {name: needs[name] + alive for name in ("prefill", "decode")}
+    needs["old_log_probs"] += alive - parts["params"]
+    needs["reference_log_probs"] += alive - parts["reference"]
+    needs["train_step"] += parts["reference"]
+    assert compiled["total_bytes"] == pytest.approx(max(needs.values()), abs=4)
 
 
 @pytest.mark.parametrize("kind", ["sample", "rl"])

@@ -11,8 +11,8 @@ from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, WorkloadKind
 from lcplan.strategy import KNOBS
 from planner.export.run import export_plan
-from planner.measure.jobs import Work
 from planner.measure.targets.toolchain import probe
+from planner.measure.work import Work
 from planner.request.request import make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 from planner.space.analysis import setting_of

@@ -51,9 +51,10 @@ def test_the_mesh_and_whether_weights_lie_whole(says, keys, mesh, whole):
     assert (imported.options["mesh"], imported.whole_weights) == (mesh, whole)
 
 
-def test_gathered_weights_that_stay_are_told(says):
+def test_gathered_weights_that_stay_are_priced(says):
     strategy = FIRST | {"fsdp_sharding_strategy": "SHARD_GRAD_OP"}
-    assert any("gathered weights stay" in note for note in says(fsdp_config=strategy).notes)
+    assert says(fsdp_config=strategy).program.weights_gathered == "once"
+    assert says(fsdp_config=FIRST).program.weights_gathered == "each-pass"
     assert says(fsdp_config=FIRST | {"fsdp_sharding_strategy": "FULL_SHARD"}).notes == ()
 
 
@@ -94,7 +95,7 @@ def test_later_yamls_name_fsdp_ones_strategy_by_another_key(says):
     keys = FIRST | {"fsdp_reshard_after_forward": "HYBRID_SHARD"}
     assert says(fsdp_config=keys, num_machines=2).options["mesh"] == "data=2,fsdp=8,context=1,tensor=1"
     again = says(fsdp_config=FIRST | {"fsdp_reshard_after_forward": "SHARD_GRAD_OP"})
-    assert any("gathered weights stay" in note for note in again.notes)
+    assert again.program.weights_gathered == "once"
 
 
 def test_what_earlier_releases_checkpoint_with_fsdp_two_is_told(says):

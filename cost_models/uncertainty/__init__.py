@@ -1,0 +1,1 @@
+"""How far a prediction may be off, from the errors of published rows of the same kind."""
