@@ -8,25 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from strategies.rollout.cache import Stack
-
-HIDDEN = -1e30
-"""The score of a slot that a token does not see."""
-
-
-class Partial(NamedTuple):
-    """Attention to a part of the keys: sums that are not yet divided by the sum of weights."""
-
-    o: Float[Array, "B K G H"]
-    top: Float[Array, "B K G"]
-    """The largest score, which all weights are relative to."""
-    sums: Float[Array, "B K G"]
+from strategies.rollout.partial_attention import HIDDEN, Partial
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Float, Int
 
 from strategies.rollout.cache import Stack
-from strategies.rollout.cached_attention import HIDDEN, Partial
+from strategies.rollout.partial_attention import HIDDEN, Partial
 
 TILE = 64
 """Slots of an iteration: 64 x 128 keys and as many values in bf16 are 32 KiB of an SM's 228 (CUDA C++ Programming Guide)."""
