@@ -13,8 +13,8 @@ from cost_models.parts.memory import ROLLOUT_MEMORY
 from cost_models.parts.part import keys
 from cost_models.rollout.layout import FP32_BYTES, Rollout
 
-LANES = 128.0
-"""Lanes of a TPU's registers, which the last dimension of an array fills (jax-ml.github.io/scaling-book/tpus)."""
+VECTOR_COLUMNS = 128.0
+"""Columns of a TPU's vector unit, which the last dimension of an array fills (jax-ml.github.io/scaling-book/tpus)."""
 PREFILL_TOKENS = 2048.0
 """Prompt tokens of a device that go through a layer at a time (docs/sampling.md)."""
 ROLLOUT_PHASES: tuple[str, ...] = ("embedding", "layers", "prefill", "head")
@@ -88,7 +88,7 @@ class RolloutMemory:
     def _expert_copies(self) -> Floats:
         """The experts of all layers in the order of a TPU's ragged product, which XLA makes before the loops of prefill.
 
-        Rows of an expert's width fill lanes: Qwen3-30B-A3B over tensor=8 has 96 of 128 features, and the compiled prefill on v4
+        Rows of an expert's width fill the columns of the vector unit: Qwen3-30B-A3B over tensor=8 has 96 of 128 features, and the compiled prefill on v4
         has 8.5 GiB of temporaries.
         """
         layout, rollout = self.rollout.layout, self.rollout
@@ -96,7 +96,7 @@ class RolloutMemory:
         for kind in rollout.kinds:
             model = kind.setting.model
             if model.routed is not None and rollout.setting.hardware.kind == "tpu":
-                width = np.ceil(model.routed.d_ff / layout.tensor / LANES) * LANES
+                width = np.ceil(model.routed.d_ff / layout.tensor / VECTOR_COLUMNS) * VECTOR_COLUMNS
                 total = total + (model.up_matrices + 1) * model.layers * model.routed.count * model.d_model * width
         return layout.gather_bytes * total * ~rollout.gathers
 
