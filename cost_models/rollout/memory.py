@@ -88,8 +88,8 @@ class RolloutMemory:
     def _expert_copies(self) -> Floats:
         """The experts of all layers in the order of a TPU's ragged product, which XLA makes before the loops of prefill.
 
-        Rows of an expert's width fill the columns of the vector unit: Qwen3-30B-A3B over tensor=8 has 96 of 128 features, and the compiled prefill on v4
-        has 8.5 GiB of temporaries.
+        Rows of an expert's width fill the columns of the vector unit: Qwen3-30B-A3B over tensor=8 has 96 of 128 features, and
+        the compiled prefill on v4 has 8.5 GiB of temporaries.
         """
         layout, rollout = self.rollout.layout, self.rollout
         total = np.zeros(len(rollout.table))
