@@ -272,6 +272,33 @@ def allowance_bytes(layout: Layout) -> Floats:
     return np.asarray(allowance.runtime_bytes.value + groups * allowance.communicator_bytes.value)
 
 
+def least_step_seconds(setting: Setting, devices: int) -> float:
+    """Return a time that no step of a dense model on ``devices`` devices or fewer can take less than.
+
+    ``F / (n R)``: the model's FLOPs, without repeats, at the rate of the fastest kernel.
+
+    Parameters
+    ----------
+    setting : Setting
+        Model, machine and workload.
+    devices : int
+        n, the most devices [count].
+
+    Returns
+    -------
+    float
+        Bound [s per step].
+
+    Notes
+    -----
+    Source: ``cost_models.compute.flops.model_flop`` and the rates of ``cost_models.rates.published``: every matrix product and
+    every attention kernel is priced at one of them or slower.
+    """
+    rates = rates_for(setting)
+    fastest = max(rates.gemm.value, rates.attention_forward.value, rates.attention_backward.value)
+    return float(model_flop(setting) / (devices * fastest))
+
+
 def need_bytes(setting: Setting, table: StrategyTable) -> Floats:
     """Return the memory that a train step needs: its executable's total plus the allowance.
 

@@ -10,8 +10,8 @@ from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
-from planner.what_if.sweep import sweep
-from planner.what_if.vary import QUANTITIES, Value, Varied
+from planner.what_if.fastest import fastest_that_fits
+from planner.what_if.vary import QUANTITIES, Value, Varied, applied, combinations, link_bandwidth
 
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 
@@ -34,9 +34,10 @@ def shifts(request: SearchRequest, backends: tuple[str, ...], *, winner: Strateg
     ask = Ask(request, backends, request.devices or request.hardware.devices)
     found = []
     for varied in _varied(request):
-        for point in sweep(ask, (varied,)):
-            value = point.varied[varied.quantity.name]
-            best = point.candidate if point.candidate is not None and point.candidate.best.fits else None
+        for [(quantity, asked)] in combinations((varied,)):
+            here = applied(ask, ((quantity, asked),))
+            value = link_bandwidth(here.request.hardware) if quantity.name == "bandwidth" else asked
+            best = fastest_that_fits(here)
             mesh = best is not None and best.strategy.mesh == winner.mesh
             same = best is not None and mesh and _alike(best.strategy, winner)
             found.append(Shift(varied.quantity.name, value, _label(varied.quantity.name, value), best, mesh, same))

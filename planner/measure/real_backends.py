@@ -19,8 +19,8 @@ RING = Program(module="planner.measure.targets.ring_program", packages=("lcplan"
 SMALL = ModelSpec(name="ring", layers=2, d_model=256, d_ff=256, heads=2, kv_heads=2, head_dim=128, vocab=256)
 WORKLOAD = Workload(seq_len=2048, global_batch=1)
 LIMITS = PoolLimits(jobs=2, wall_s=120)
-TARGETS = {"gpu": "dgx-h100", "tpu": "tpu-v5e-8", "cpu": "cpu-host"}
-"""A small catalogue entry for each kind of hardware; the result does not depend on the choice."""
+TARGETS = {"gpu": "dgx-h100", "rocm": "mi300x", "tpu": "tpu-v5e-8", "cpu": "cpu-host"}
+"""A small catalogue entry for each compiler; the result does not depend on the choice."""
 
 
 def seen(toolchain: Toolchain) -> Toolchain:
@@ -35,15 +35,15 @@ def seen(toolchain: Toolchain) -> Toolchain:
     for job, compiled in compile_jobs(jobs, toolchain=toolchain, pool=LIMITS, store=None):
         backend = job.strategy.backend
         backends[backend] = _verdict(backend, compiled)
-        if backend in ("nccl", "ici", "host"):
-            targets[job.hardware.kind] = True if compiled.error is None else compiled.error
+        if backend in ("nccl", "rccl", "ici", "host"):
+            targets[job.hardware.compiler] = True if compiled.error is None else compiled.error
     return toolchain.model_copy(update={"targets": targets, "backends": backends})
 
 
 def _claims(toolchain: Toolchain) -> list[tuple[str, Backend]]:
     """(kind, backend) of each pair that the installed packages support."""
     gpu: list[tuple[str, Backend]] = [("gpu", facts.name) for facts in GPU_BACKENDS.values() if facts.name != "rccl"]
-    claims: list[tuple[str, Backend]] = [*gpu, ("tpu", "ici"), ("cpu", "host")]
+    claims: list[tuple[str, Backend]] = [*gpu, ("rocm", "rccl"), ("tpu", "ici"), ("cpu", "host")]
     return [(kind, name) for kind, name in claims if toolchain.targets[kind] is True and toolchain.backends[name] is True]
 
 

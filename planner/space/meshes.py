@@ -30,6 +30,13 @@ class Screened:
     meshes: Ints
     rejected: Rejected
 
+    def without(self, rule: Rule, setting: Setting, counts: Ints) -> Screened:
+        """The meshes that keep a further rule; ``counts`` has the strategies of each mesh."""
+        tally, table = Tally((rule,)), mesh_table(self.meshes)
+        broken = screen(setting, (rule,), table)
+        tally.add(broken, table, counts)
+        return Screened(self.meshes[broken < 0], self.rejected.then(tally.result()))
+
 
 def mesh_table(meshes: Ints) -> StrategyTable:
     """Meshes as rows, sizes in the order of ``PLACED``, with every other knob at its default."""
@@ -49,9 +56,10 @@ def keeping(
     rules: Sequence[Rule],
     *,
     most_devices: int | None = None,
+    least_devices: int = 1,
     weigh: Weigh | None = None,
 ) -> Screened:
-    """Return the meshes of a request that keep all of ``rules``, of at most ``most_devices`` devices.
+    """Return the meshes of a request that keep all of ``rules``, of ``least_devices`` to ``most_devices`` devices.
 
     A rule that rejects a shape (all its ranks on the data axis) rejects every mesh of it: rules are about divisors, which one
     large axis has fewest of to keep. So a shape is screened first, and only the meshes of shapes that pass are made.
@@ -61,7 +69,7 @@ def keeping(
     weigh
         Where it is given, the rejected strategies are counted by rule, each with an example; else they are not counted.
     """
-    counts, tally = Counts.of(request, most_devices), Tally(tuple(rules))
+    counts, tally = Counts.of(request, most_devices, least_devices=least_devices), Tally(tuple(rules))
     splits = counts.split_counts() if weigh else None
     found = [np.empty((0, len(PLACED)), dtype=np.int64)]
     for shapes in counts.shapes():
@@ -74,7 +82,7 @@ def keeping(
     table = mesh_table(meshes)
     broken = screen(setting, rules, table)
     if weigh:
-        tally.add(broken, table, _weights(weigh, meshes))
+        tally.add(broken, table, weights(weigh, meshes))
     return Screened(meshes[broken < 0], tally.result())
 
 
@@ -100,7 +108,7 @@ def _meshes(request: SearchRequest, counts: Counts, shapes: Shapes) -> Ints:
     return np.stack([columns[name] for name in PLACED], axis=1).astype(np.int64)
 
 
-def _weights(weigh: Weigh, meshes: Ints) -> Ints:
+def weights(weigh: Weigh, meshes: Ints) -> Ints:
     """How many strategies each mesh has with its own segment: the count of its shape, if it were the shape's only mesh."""
     sizes = {name: meshes[:, index] for index, name in enumerate(PLACED)}
     ranks = np.prod([sizes[axis] for axis in BATCH_AXES], axis=0)

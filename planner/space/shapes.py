@@ -64,10 +64,11 @@ class Counts:
     """Exactly this many; None: every count up to ``most``."""
     most: int
     allowed: Mapping[str, Allowed]
+    least: int = 1
 
     @classmethod
-    def of(cls, request: SearchRequest, most_devices: int | None = None) -> Counts:
-        """The counts of a request, of at most ``most_devices``.
+    def of(cls, request: SearchRequest, most_devices: int | None = None, *, least_devices: int = 1) -> Counts:
+        """The counts of a request, of ``least_devices`` to ``most_devices``.
 
         A dense model has no expert axis, unless the request asks for one, so that a rule can explain the refusal.
         """
@@ -75,7 +76,7 @@ class Counts:
         filters: Mapping[str, AxisFilter] = request.filters.mesh
         experts = request.model.experts is not None or "expert" in filters
         allowed = {axis: filters[axis].intervals if axis in filters else ANY_SIZE for axis in AXES}
-        return cls(request.devices, request.devices or most, allowed if experts else allowed | {"expert": ONE})
+        return cls(request.devices, request.devices or most, allowed if experts else allowed | {"expert": ONE}, least_devices)
 
     def shapes(self) -> Iterator[Shapes]:
         """Every shape, ``CHUNK_SHAPES`` at a time or fewer."""
@@ -86,7 +87,8 @@ class Counts:
         if self.devices is not None:
             yield from self._exact(sizes, product)
             return
-        counts = self.most // product
+        least = -(-self.least // product)
+        counts = np.maximum(self.most // product - least + 1, 0)
         ends = np.cumsum(counts)
         start = 0
         while start < len(counts):
@@ -94,7 +96,7 @@ class Counts:
             end = max(start + 1, int(np.searchsorted(ends, done + CHUNK_SHAPES, side="right")))
             own = counts[start:end]
             row = np.repeat(np.arange(start, end), own)
-            ranks = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(own) - own, own) + 1
+            ranks = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(own) - own, own) + least[row]
             yield Shapes(ranks, {axis: column[row] for axis, column in sizes.items()})
             start = end
 

@@ -13,7 +13,7 @@ from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Bools
 from cost_models.inputs.table import StrategyTable
 from planner.candidates.candidate import Candidate
-from planner.request.request import SearchRequest
+from planner.request.request import SearchRequest, default_tokens
 from planner.request.request_changes import Ask
 from planner.space.analysis import setting_of
 from planner.what_if.binds import memory_binds, no_strategy, speed_binds
@@ -96,8 +96,10 @@ def sweep(ask: Ask, varied: tuple[Varied, ...], *, question: Question = "sweep")
 
 
 def _key(here: Ask, combination: Combination) -> Combination:
-    """The facts in which two points must agree to share a space; on a host the default batch follows the devices."""
-    follows = here.request.hardware.kind == "cpu" and not here.request.workload.global_batch_given
+    """The facts in which two points must agree to share a space; a default batch may follow the devices."""
+    hardware = here.request.hardware
+    grows = hardware.kind == "cpu" or default_tokens(hardware) > default_tokens(hardware, 1)
+    follows = grows and not here.request.workload.global_batch_given
     shared = SHARED - {"devices"} if follows else SHARED
     return tuple((quantity, value) for quantity, value in combination if quantity.name not in shared)
 

@@ -45,8 +45,10 @@ class PlannedWorkload(ABC, Generic[Table]):
     """Why one rank of it cannot be timed on one device; None where it can."""
 
     @abstractmethod
-    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> Table:
-        """Every strategy that breaks no rule, of at most ``most_devices`` devices."""
+    def points(
+        self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, least_devices: int = 1
+    ) -> Table:
+        """Every strategy that breaks no rule, of ``least_devices`` to ``most_devices`` devices."""
 
     @abstractmethod
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
@@ -89,6 +91,10 @@ class PlannedWorkload(ABC, Generic[Table]):
     @abstractmethod
     def programs(self, request: SearchRequest, strategy: Strategy) -> tuple[CompileJob, ...]:
         """The programs of one strategy, which run one after the other; each is compiled and timed."""
+
+    def least_seconds(self, setting: Setting, devices: int) -> float:
+        """A bound on the step of every strategy on ``devices`` devices or fewer [s]; 0: no bound is known."""
+        return 0.0
 
     def unmeasured_s(self, estimate: Mapping[str, Any]) -> Mapping[str, float]:
         """Modelled parts of a step's time that no program has [s]: data that moves between programs."""

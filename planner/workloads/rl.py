@@ -44,10 +44,12 @@ class Iteration(PlannedWorkload[IterationTable]):
     not_tuned = ROLLOUT.not_tuned
     not_sliced = ROLLOUT.not_sliced
 
-    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> IterationTable:
+    def points(
+        self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, least_devices: int = 1
+    ) -> IterationTable:
         """Every iteration whose train step and rollout break no rule."""
-        trained = TRAIN_STEP.points(_train_request(request), backends, most_devices=most_devices)
-        rollouts = ROLLOUT.points(_sample_request(request), backends, most_devices=most_devices)
+        trained = TRAIN_STEP.points(_train_request(request), backends, most_devices=most_devices, least_devices=least_devices)
+        rollouts = ROLLOUT.points(_sample_request(request), backends, most_devices=most_devices, least_devices=least_devices)
         return _joined(request, trained, rollouts)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:

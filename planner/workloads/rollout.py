@@ -42,9 +42,12 @@ class Rollout(PlannedWorkload[RolloutTable]):
         "prefill and decode have no program for one rank; use --time where all devices of the mesh are at hand, or --compile"
     )
 
-    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> RolloutTable:
+    def points(
+        self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, least_devices: int = 1
+    ) -> RolloutTable:
         """Every layout of each mesh that breaks no rule."""
-        screened = keeping(request, setting_of(request), ROLLOUT_RULES, most_devices=most_devices)
+        setting = setting_of(request)
+        screened = keeping(request, setting, ROLLOUT_RULES, most_devices=most_devices, least_devices=least_devices)
         return expand(request.filters, backends, screened.meshes)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:

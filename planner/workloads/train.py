@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.estimate import EstimateTable, estimate, need_bytes
+from cost_models.estimate import EstimateTable, estimate, least_step_seconds, need_bytes
 from cost_models.inputs.layout import Floats
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
@@ -17,9 +17,10 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
 from planner.rules import ALL_RULES, MESH_RULES
 from planner.space.analysis import Space, knob_rules_of, setting_of
+from planner.space.bound import MOST_POINTS, cannot_win
 from planner.space.count import strategies_of
 from planner.space.enumerate import PLACED, Knobs, expand
-from planner.space.meshes import Splits, keeping, mesh_table
+from planner.space.meshes import Splits, keeping, mesh_table, weights
 from planner.space.one_strategy import resolve_step
 from planner.space.reject import Tally, screen
 from planner.space.shapes import Ints, Shapes
@@ -32,10 +33,13 @@ class TrainStep(PlannedWorkload[StrategyTable]):
     mesh_rules = MESH_RULES
     rules = ALL_RULES
 
-    def points(self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None) -> StrategyTable:
+    def points(
+        self, request: SearchRequest, backends: tuple[str, ...], *, most_devices: int | None = None, least_devices: int = 1
+    ) -> StrategyTable:
         """Every combination of mesh and knobs that breaks no rule."""
         setting, knobs = setting_of(request), Knobs.of(request.filters, backends, kind=request.hardware.kind)
-        points = expand(request, knobs, keeping(request, setting, MESH_RULES, most_devices=most_devices).meshes)
+        screened = keeping(request, setting, MESH_RULES, most_devices=most_devices, least_devices=least_devices)
+        points = expand(request, knobs, screened.meshes)
         return points.take(screen(setting, knob_rules_of(request), points) < 0)
 
     def space(self, request: SearchRequest, backends: tuple[str, ...]) -> Space:
@@ -45,9 +49,13 @@ class TrainStep(PlannedWorkload[StrategyTable]):
         def weigh(shapes: Shapes, splits: Splits) -> Ints:
             return strategies_of(request, knobs, shapes, splits=splits)
 
-        screened = keeping(request, setting, MESH_RULES, weigh=weigh)
-        points, tally = expand(request, knobs, screened.meshes), Tally(knob_rules_of(request))
-        broken = screen(setting, knob_rules_of(request), points)
+        screened, rules = keeping(request, setting, MESH_RULES, weigh=weigh), knob_rules_of(request)
+        counts = weights(weigh, screened.meshes)
+        slow = cannot_win(request, setting, screened.meshes, knobs=knobs, rules=rules) if counts.sum() > MOST_POINTS else None
+        if slow is not None:
+            screened = screened.without(slow, setting, counts)
+        points, tally = expand(request, knobs, screened.meshes), Tally(rules)
+        broken = screen(setting, rules, points)
         tally.add(broken, points)
         return Space(screened.rejected.then(tally.result()), points.take(broken < 0))
 
@@ -62,6 +70,10 @@ class TrainStep(PlannedWorkload[StrategyTable]):
     def need_bytes(self, setting: Setting, table: StrategyTable) -> Floats:
         """The train step's memory."""
         return need_bytes(setting, table)
+
+    def least_seconds(self, setting: Setting, devices: int) -> float:
+        """The model's FLOPs at the rate of the fastest kernel; experts may drop rows, so that a mixture has no bound."""
+        return 0.0 if setting.model.experts is not None else least_step_seconds(setting, devices)
 
     def need_on_meshes(self, setting: Setting, meshes: Ints, *, like: Strategy) -> tuple[StrategyTable, Floats]:
         """The knobs of ``like`` on other meshes."""

@@ -19,7 +19,7 @@ from planner.measure.targets.target import gpu_target_config
 
 
 def main(wanted):
-    text = gpu_target_config(catalog.hardware("dgx-h100"), cudnn=(9, 10, 2), runtime=(12, 9, 0))
+    text = gpu_target_config(catalog.hardware("dgx-h100"), dnn=(9, 10, 2), runtime=(12, 9, 0))
     device = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1").devices[0]
     where = SingleDeviceSharding(device)
     query, key = (1, REAL.tokens, REAL.heads, REAL.head_dim), (2, 1, REAL.tokens, REAL.kv_heads, REAL.head_dim)

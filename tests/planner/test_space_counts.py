@@ -117,3 +117,18 @@ def test_every_count_up_to_the_machine_has_segments(ask):
     table = analyse(ask("llama3.1-405b", "gb200-nvl72x16", seq=2**17, batch=1024), ("nccl",)).table
     assert {128, 256, 512, 1024} <= set(table.devices.tolist())
     assert set(table.segment[table.devices <= 72].tolist()) == {0}
+
+
+def test_a_large_space_counts_device_counts_that_cannot_win(ask, monkeypatch):
+    request = ask("llama3-8b", "gb200-nvl72x16", seq=2**17, batch=1024)
+    whole = analyse(request, BACKENDS)
+    monkeypatch.setattr("planner.workloads.train.MOST_POINTS", 1000)
+    bounded = analyse(request, BACKENDS)
+    assert bounded.enumerated == whole.enumerated
+    assert len(bounded.table) < len(whole.table) / 2
+    first, second = next(bounded.survivors()), next(whole.survivors())
+    assert (first.strategy, first.estimate) == (second.strategy, second.estimate)
+    message = bounded.rejected.example(bounded.setting, "few-devices")
+    assert "devices the model's FLOPs take" in message
+    fewer = analyse(request.model_copy(update={"objective": "tokens_per_s_per_device"}), BACKENDS)
+    assert "few-devices" not in fewer.rejected.counts

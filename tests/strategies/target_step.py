@@ -43,7 +43,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     """Memory in bytes a device, collectives as rows, attention kernels."""
     hardware, strategy = catalog.hardware(request["hardware"]), Strategy(**request["strategy"])
     if hardware.kind == "gpu":
-        text = gpu_target_config(hardware, cudnn=(9, 10, 2), runtime=(12, 9, 0))
+        text = gpu_target_config(hardware, dnn=(9, 10, 2), runtime=(12, 9, 0))
         topology = gpu_topology(strategy.devices, hardware)
         described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
     else:

@@ -15,7 +15,8 @@ from planner.measure.hlo.loops import trip_count
 from planner.measure.hlo.schedule import read_schedule
 from planner.measure.hlo.text import Computation, Instruction, Module, parse_module, shape_bytes
 
-Kind = Literal["gpu", "tpu", "cpu"]
+Kind = Literal["gpu", "rocm", "tpu", "cpu"]
+"""``gpu`` is one of NVIDIA's."""
 _ALIASES = {"collective-broadcast": "broadcast"}
 _OPS = {*get_args(Op), *_ALIASES} - {"broadcast"}
 _CALLERS = {"fusion", "async-start", "call", "custom-call"}
@@ -197,7 +198,7 @@ def _bytes(place: Computation, instruction: Instruction, *, width: int) -> int:
 
 def _backend(instruction: Instruction, kind: Kind) -> str:
     if kind != "gpu":
-        return {"tpu": "ici", "cpu": "host"}[kind]
+        return {"rocm": "rccl", "tpu": "ici", "cpu": "host"}[kind]
     if '"backend":"NVSHMEM"' in instruction.attributes:
         return "nvshmem"
     mode = re.search(r'"collectives_mode":"COLLECTIVES_(\w+)_MEMORY"', instruction.attributes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lcplan.strategy import Strategy
+from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 
 
@@ -39,8 +40,12 @@ def _devices(target: Target) -> list[Any]:
 
     if target.platform == "cpu" or target.at_hand:
         return list(jax.devices())[: target.devices]
-    if target.platform == "cuda":
-        described = topologies.get_topology_desc(platform="cuda", target_config=target.target_config, topology=target.topology)
+    if target.platform == "rocm":
+        open_plugin()
+    if target.platform in ("cuda", "rocm"):
+        described = topologies.get_topology_desc(
+            platform=target.platform, target_config=target.target_config, topology=target.topology
+        )
     else:
         described = topologies.get_topology_desc(platform="tpu", topology_name=target.topology, **dict(target.topology_options))
     return list(described.devices)

@@ -19,6 +19,8 @@ DISTRIBUTIONS = {
     "nvcc13": "nvidia-cuda-nvcc",
     "cudnn12": "nvidia-cudnn-cu12",
     "cudnn13": "nvidia-cudnn-cu13",
+    "rocm7_pjrt": "jax-rocm7-pjrt",
+    "rocm10_pjrt": "jax-rocm10-pjrt",
     "libtpu": "libtpu",
     "flax": "flax",
     "optax": "optax",

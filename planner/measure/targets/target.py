@@ -6,7 +6,7 @@ from typing import Literal
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
-from lcplan.spec.hardware import HardwareSpec
+from lcplan.spec.hardware import GpuFacts, HardwareSpec
 from lcplan.spec.segments import domains_of, segment_of
 from lcplan.spec.torus import host_bounds, sub_torus
 from lcplan.strategy import Strategy
@@ -15,12 +15,17 @@ from planner.measure.targets.compile_option import Verdict, version_of
 from planner.measure.targets.toolchain import Toolchain
 
 MAX_THREADS_PER_BLOCK = 1024
-"""CUDA C++ Programming Guide, technical specifications by compute capability: the same from 3.0 on, as are the next two."""
-THREADS_PER_WARP = 32
+"""CUDA C++ Programming Guide, technical specifications by compute capability: the same from 3.0 on, as is the next. OpenXLA's
+descriptions of AMD GPUs have it too."""
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 DEFAULT_CUDNN: tuple[int, int, int] = (9, 8, 0)
 """A placeholder for a toolchain without cuDNN, where no cuDNN kernel is compiled."""
 CUDA_RUNTIME = {"cuda12": (12, 9, 0), "cuda13": (13, 0, 0)}
+ROCM_RUNTIME = {"rocm7": (7, 0, 0), "rocm10": (10, 0, 0)}
+MIOPEN: tuple[int, int, int] = (3, 5, 0)
+"""A placeholder, as no kernel of MIOpen is compiled: a train step has no convolution."""
+Platform = Literal["cuda", "rocm", "tpu", "cpu"]
+Compiler = Literal["gpu", "rocm", "tpu", "cpu"]
 
 
 class Target(Frozen):
@@ -28,7 +33,7 @@ class Target(Frozen):
 
     name: str
     rung: Literal["compiled:host", "compiled:target"]
-    platform: Literal["cuda", "tpu", "cpu"]
+    platform: Platform
     devices: int
     topology: str | None = None
     target_config: str | None = None
@@ -42,17 +47,23 @@ class Target(Frozen):
     @property
     def kind(self) -> Literal["gpu", "tpu", "cpu"]:
         """The hardware's kind that the program is compiled for."""
+        compiler = self.compiler
+        return "gpu" if compiler == "rocm" else compiler
+
+    @property
+    def compiler(self) -> Compiler:
+        """The compiler, as ``HardwareSpec.compiler`` names it."""
         return "gpu" if self.platform == "cuda" else self.platform
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of the worker process."""
-        variables = {
-            "JAX_PLATFORMS": self.platform if self.at_hand else "cpu",
-            "TPU_SKIP_MDS_QUERY": "1",
-            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "TPU_LOG_DIR": "disabled",
-        }
+        """Variables of the worker process; workers with the same variables take each other's jobs.
+
+        The plugin for AMD must be named before jax looks for plugins, so its workers are their own: they have no libtpu.
+        """
+        variables: dict[str, str] = {"JAX_PLATFORMS": self.platform if self.at_hand else "cpu"}
+        if self.platform != "rocm":
+            variables |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_LOG_DIR": "disabled"}
         if self.platform == "cpu":
             variables["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={self.devices}"
         return variables
@@ -121,17 +132,16 @@ def _even_parts(whole: int, largest: int) -> int:
     return next(parts for parts in range(-(-whole // largest), whole + 1) if whole % parts == 0)
 
 
-def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime: tuple[int, ...]) -> str:
-    """A GpuTargetConfigProto in text form.
+def gpu_target_config(hardware: HardwareSpec, *, dnn: tuple[int, ...], runtime: tuple[int, ...]) -> str:
+    """A GpuTargetConfigProto in text form; ``dnn`` is the version of cuDNN or MIOpen, ``runtime`` that of CUDA or HIP.
 
     Only fields that every jax from 0.9.2 to 0.12 parses: XLA's own description files carry more and are refused by older ones.
     """
     gpu = hardware.device.gpu
     assert gpu is not None, "target_verdict looks first"
-    assert gpu.compute_capability is not None, "target_verdict looks first"
     info = {
         "threads_per_block_limit": MAX_THREADS_PER_BLOCK,
-        "threads_per_warp": THREADS_PER_WARP,
+        "threads_per_warp": gpu.threads_per_warp,
         "shared_memory_per_block": gpu.shared_memory_per_block_bytes,
         "shared_memory_per_core": gpu.shared_memory_per_core_bytes,
         "threads_per_core_limit": gpu.threads_per_core_limit,
@@ -149,19 +159,32 @@ def gpu_target_config(hardware: HardwareSpec, *, cudnn: tuple[int, ...], runtime
         "registers_per_block_limit": gpu.registers_per_block_limit,
     }
     lines = [f"  {key}: {value}" for key, value in info.items()]
-    lines.append(f"  cuda_compute_capability {{ major: {gpu.compute_capability[0]} minor: {gpu.compute_capability[1]} }}")
-    description = gpu.description.replace("\\", "\\\\").replace('"', '\\"')
+    lines.append(f"  {_instruction_set(gpu)}")
+    platform = "CUDA" if gpu.vendor == "nvidia" else "ROCM"
     return "\n".join(
         [
             "gpu_device_info {",
             *lines,
             "}",
-            'platform_name: "CUDA"',
-            f"dnn_version_info {{ {_version(cudnn)} }}",
+            f'platform_name: "{platform}"',
+            f"dnn_version_info {{ {_version(dnn)} }}",
             f"runtime_version {{ {_version(runtime)} }}",
-            f'device_description_str: "{description}"',
+            f"device_description_str: {_quoted(gpu.description)}",
         ]
     )
+
+
+def _instruction_set(gpu: GpuFacts) -> str:
+    if gpu.gcn_arch is not None:
+        return f"rocm_compute_capability {{ gcn_arch_name: {_quoted(gpu.gcn_arch)} }}"
+    assert gpu.compute_capability is not None, "GpuFacts has the one or the other"
+    return f"cuda_compute_capability {{ major: {gpu.compute_capability[0]} minor: {gpu.compute_capability[1]} }}"
+
+
+def _quoted(text: str) -> str:
+    """A string of protobuf's text format."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _version(version: tuple[int, ...]) -> str:
@@ -172,13 +195,16 @@ def _version(version: tuple[int, ...]) -> str:
 def _gpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolchain) -> Target:
     topology = gpu_topology(strategy.devices, hardware, strategy.segment)
     cudnn = version_of(toolchain.versions["cudnn"]) if "cudnn" in toolchain.versions else DEFAULT_CUDNN
+    amd = hardware.vendor == "amd"
+    dnn = MIOPEN if amd else cudnn
+    runtime = ROCM_RUNTIME[toolchain.rocm or "rocm7"] if amd else CUDA_RUNTIME[toolchain.cuda or "cuda12"]
     return Target(
         name=f"{hardware.device.name} {topology}",
         rung="compiled:target",
-        platform="cuda",
+        platform="rocm" if amd else "cuda",
         devices=strategy.devices,
         topology=topology,
-        target_config=gpu_target_config(hardware, cudnn=cudnn, runtime=CUDA_RUNTIME[toolchain.cuda or "cuda12"]),
+        target_config=gpu_target_config(hardware, dnn=dnn, runtime=runtime),
         compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),
     )
 

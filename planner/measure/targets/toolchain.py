@@ -14,15 +14,17 @@ from typing import Literal
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from planner.measure.targets.backends import FIRST_GPU_TARGET, GPU_BACKENDS, backend_verdict
-from planner.measure.targets.compile_option import Verdict, version_of
+from planner.measure.targets.compile_option import Verdict, dotted, version_of
 from planner.measure.targets.installed import installed
 
 PROBE_S = 30.0
 NEEDED = ("jax", "jaxlib", "flax", "optax", "pydantic", "pyyaml", "jaxtyping", "numpy")
 """Packages that a worker imports."""
 FIRST_PYTHON = (3, 11)
+ROCM_PLUGINS = ("rocm10_pjrt", "rocm7_pjrt")
+"""Packages of XLA for AMD, the one that a worker takes first."""
 GPU_WAY_OUT = 'pip install "lcplan[gpu]"'
-NO_ROCM = "no compiler for AMD GPUs"
+ROCM_WAY_OUT = 'pip install "lcplan[rocm]"'
 TPU_WAY_OUT = 'pip install "lcplan[tpu]"'
 
 
@@ -34,6 +36,13 @@ class Toolchain(Frozen):
     versions: dict[str, str]
     targets: dict[str, Verdict]
     backends: dict[str, Verdict]
+
+    @property
+    def rocm(self) -> Literal["rocm7", "rocm10"] | None:
+        """Generation of the plugin of XLA for AMD; the newest of several."""
+        if "rocm10_pjrt" in self.versions:
+            return "rocm10"
+        return "rocm7" if "rocm7_pjrt" in self.versions else None
 
     @property
     def cuda(self) -> Literal["cuda12", "cuda13"] | None:
@@ -105,8 +114,7 @@ def _read(path: str, found: dict[str, str]) -> Toolchain:
     if f"cudnn{cuda}" in found:
         versions["cudnn"] = found[f"cudnn{cuda}"]
     host = _host(versions)
-    gpu, tpu = (host, host) if host is not True else (_gpu(versions, cuda), _tpu(versions))
-    rocm: Verdict = host if host is not True else NO_ROCM
+    gpu, rocm, tpu = (host,) * 3 if host is not True else (_gpu(versions, cuda), _rocm(versions), _tpu(versions))
     jax = versions.get("jax")
     backends: dict[str, Verdict] = {
         name: gpu if gpu is not True else backend_verdict(name, jax or "0") for name in GPU_BACKENDS
@@ -136,6 +144,21 @@ def _gpu(versions: dict[str, str], cuda: str) -> Verdict:
         return f"jax-cuda{cuda}-plugin {plugin} does not go with jax {jax}; install the same version of both: {GPU_WAY_OUT}"
     if f"nvcc{cuda}" not in versions and "ptxas" not in versions:
         return f"no ptxas (nvidia-cuda-nvcc): {GPU_WAY_OUT}"
+    return True
+
+
+def _rocm(versions: dict[str, str]) -> Verdict:
+    """Whether XLA for AMD is here: ROCm itself is not needed (``planner/measure/rocm``)."""
+    jax = versions["jax"]
+    found = [name for name in ROCM_PLUGINS if name in versions]
+    if not found:
+        return f"no XLA for AMD GPUs: {ROCM_WAY_OUT}"
+    if version_of(jax) < FIRST_GPU_TARGET:
+        return f"jax {jax} cannot compile for an absent GPU; {dotted(FIRST_GPU_TARGET)} and newer can: {ROCM_WAY_OUT}"
+    plugin = versions[found[0]]
+    if version_of(plugin)[:3] != version_of(jax)[:3]:
+        package = f"jax-{found[0].replace('_', '-')}"
+        return f"{package} {plugin} does not go with jax {jax}; install the same version of both: {ROCM_WAY_OUT}"
     return True
 
 

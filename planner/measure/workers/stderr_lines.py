@@ -12,6 +12,8 @@ _NOISE = re.compile(
 )
 _FATAL = re.compile(r"^F\d{4} |Check failed|CHECK failure|Unknown flags? in|terminate called|what\(\):|MemoryError|^\w*Error: ")
 _PREFIX = re.compile(r"^[A-Z]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] ")
+_REFUSAL = re.compile(r"^Jax plugin configuration error: .*\nTraceback .*\n(?:[ \t].*\n)*.*\n?", re.MULTILINE)
+"""A plugin without its device, as jax reports it: the plugin for AMD in a process that compiles for something else."""
 _REMAT = re.compile(r"[Ii]nvoluntary full rematerialization")
 
 
@@ -25,7 +27,7 @@ def warnings_in(stderr: str) -> tuple[str, ...]:
 
 def last_words(stderr: str) -> str:
     """The fatal line where there is one, else the last line that is not noise; empty where all of it is."""
-    lines = [line for line in stderr.splitlines() if not _NOISE.search(line)]
+    lines = [line for line in _REFUSAL.sub("", stderr).splitlines() if not _NOISE.search(line)]
     fatal = [line for line in lines if _FATAL.search(line)]
     words = _PREFIX.sub("", (fatal or lines or [""])[-1] if not fatal else fatal[0]).strip()
     return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 3] + "..."

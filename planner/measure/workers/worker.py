@@ -17,10 +17,12 @@ from typing import Any
 from planner.measure.hlo.executable import read_executable
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options, temporaries
+from planner.measure.rocm.differences import differences
+from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 from planner.measure.workers import gang
 from planner.measure.workers.executables import kept_in
-from planner.measure.workers.job import WorkerJob
+from planner.measure.workers.job import PartJob, WorkerJob
 from planner.measure.workers.process import FailureKind
 
 MAX_ERROR = 600
@@ -53,6 +55,8 @@ def _answer(line: str) -> dict[str, Any]:
     try:
         if "probe" in request:
             return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
+        if "part" in request:
+            return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
         job = WorkerJob.model_validate(request["job"])
         with kept_in(request.get("executables"), anew=job.purpose == "compile"):
             return {"id": request["id"], "result": _run(job)}
@@ -91,6 +95,16 @@ def _run(job: WorkerJob) -> dict[str, Any]:
     return time_step(step, options=options)
 
 
+def _run_part(job: PartJob) -> dict[str, Any]:
+    from planner.measure.targets.device_mesh import build_mesh
+
+    build = import_module("strategies.parts").build_part
+    built = build(job.part, job.strategy, build_mesh(job.target, job.strategy), kernel=job.kernel)
+    if job.purpose == "compile":
+        return _compile(job, built)
+    return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
+
+
 def _step(job: WorkerJob) -> Any:
     from planner.measure.targets.device_mesh import build_mesh
 
@@ -99,15 +113,18 @@ def _step(job: WorkerJob) -> Any:
     return program.build_step(spec, build_mesh(job.target, job.strategy))
 
 
-def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
+def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     """Lower, compile, and read memory and text of the executable."""
     start = time.perf_counter()
     lowered = step.jitted.lower(*step.abstract_arguments())
     compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
     mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
-    facts = read_executable(compiled.as_text(), mesh=mesh, kind=job.target.kind)
-    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts.model_dump(mode="json")}
+    text = compiled.as_text()
+    facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
+    if job.target.platform == "rocm":
+        facts["warnings"] += differences(text, replaced=open_plugin())
+    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts}
 
 
 def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from measuring import MakeJob, MemoryStore, odd_program, ring_job
 
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.job import Program
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +25,17 @@ def toolchain() -> Toolchain:
 def gpu_toolchain(toolchain: Toolchain) -> Toolchain:
     if toolchain.targets["gpu"] is not True:
         pytest.skip(f"no GPU target: {toolchain.targets['gpu']}")
+    return toolchain
+
+
+@pytest.fixture(scope="session")
+def rocm_toolchain(toolchain: Toolchain) -> Toolchain:
+    """This Python, or the one of ``.toolchains/rocm``, which CI makes."""
+    folder = Path(os.environ.get("LCPLAN_ROCM", ROOT / ".toolchains" / "rocm"))
+    if toolchain.targets["rocm"] is not True and folder.is_dir():
+        toolchain = probe(folder)
+    if toolchain.targets["rocm"] is not True:
+        pytest.skip(f"no AMD target: {toolchain.targets['rocm']}; LCPLAN_ROCM or .toolchains/rocm may be a Python that has it")
     return toolchain
 
 

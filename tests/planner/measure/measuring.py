@@ -17,7 +17,7 @@ MakeJob = Callable[..., CompileJob]
 def ring_job(hardware: str = "cpu-host", program: Program = RING, layers: int = 2, **more) -> CompileJob:
     """A small ring step; keywords: hardware, program, layers, and mesh axes or other fields of the strategy."""
     mesh = {axis: more.pop(axis) for axis in list(more) if axis in Mesh.model_fields}
-    backend = {"gpu": "nccl", "tpu": "ici", "cpu": "host"}[catalog.hardware(hardware).kind]
+    backend = {"gpu": "nccl", "rocm": "rccl", "tpu": "ici", "cpu": "host"}[catalog.hardware(hardware).compiler]
     return CompileJob(
         model=ModelSpec(name="ring", layers=layers, d_model=64, d_ff=64, heads=2, kv_heads=2, head_dim=32, vocab=64),
         hardware=catalog.hardware(hardware),

@@ -26,6 +26,18 @@ def test_noise_alone_says_nothing() -> None:
     assert last_words("") == ""
 
 
+def test_a_plugin_without_its_device_is_not_what_a_process_died_of() -> None:
+    refusal = (
+        "Jax plugin configuration error: Exception when calling jax_plugins.xla_rocm7.initialize()\n"
+        "Traceback (most recent call last):\n"
+        '  File "xla_bridge.py", line 495, in discover_pjrt_plugins\n    plugin_module.initialize()\n'
+        "ValueError: No AMD GPUs were found, skipping ROCm plugin initialization\n"
+    )
+    assert last_words(f"{refusal}killed at last\n") == "killed at last"
+    assert last_words(f"{refusal}F1127 10:00:00.000000  42 a.cc:13] Check failed: x\n") == "Check failed: x"
+    assert last_words(refusal) == ""
+
+
 def test_long_words_are_cut() -> None:
     assert len(last_words("x" * 5000)) == MAX_WORDS
 

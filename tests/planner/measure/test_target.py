@@ -60,7 +60,7 @@ def test_quotes_in_a_devices_name_stay_inside_it() -> None:
     assert hardware.device.gpu is not None
     gpu = hardware.device.gpu.model_copy(update={"description": 'odd " name \\'})
     device = hardware.device.model_copy(update={"gpu": gpu})
-    text = gpu_target_config(hardware.model_copy(update={"device": device}), cudnn=(9, 8), runtime=(12, 9, 0))
+    text = gpu_target_config(hardware.model_copy(update={"device": device}), dnn=(9, 8), runtime=(12, 9, 0))
     assert 'device_description_str: "odd \\" name \\\\"' in text
     assert "dnn_version_info { major: 9 minor: 8 patch: 0 }" in text
 

@@ -114,8 +114,15 @@ def test_a_deep_probe_believes_the_executable(gpu_toolchain: Toolchain) -> None:
 
     only = gpu_toolchain.model_copy(
         update={
-            "targets": {"gpu": True, "tpu": "not here", "cpu": True},
-            "backends": {"nccl": True, "nvshmem": True, "symmetric": "never", "ici": "not here", "host": True},
+            "targets": {"gpu": True, "rocm": "not here", "tpu": "not here", "cpu": True},
+            "backends": {
+                "nccl": True,
+                "nvshmem": True,
+                "symmetric": "never",
+                "rccl": "not here",
+                "ici": "not here",
+                "host": True,
+            },
             # a jax that lacks the option: the worker is this jax, but is asked without it
             "jax": "0.10.2",
         }
@@ -124,4 +131,4 @@ def test_a_deep_probe_believes_the_executable(gpu_toolchain: Toolchain) -> None:
     assert deep.backends["nccl"] is True
     assert deep.backends["nvshmem"] == "jax 0.10.2 takes the option, but permutes go by nccl"
     assert deep.backends["symmetric"] == "never"
-    assert deep.targets == {"gpu": True, "tpu": "not here", "cpu": True}
+    assert deep.targets == {"gpu": True, "rocm": "not here", "tpu": "not here", "cpu": True}
