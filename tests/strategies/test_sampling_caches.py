@@ -49,7 +49,7 @@ def test_logits_of_an_fp8_cache_are_near_those_of_fp32():
     _, found = step.decode(params, cache, prompts[:, -1], jnp.int32(PROMPT - 1))
     wanted = np.asarray(reference_logits(random_params(PLAIN), jnp.asarray(prompts), model=PLAIN)[:, -1])
     error = np.sqrt(np.mean((np.asarray(found) - wanted) ** 2))
-    assert 1e-4 < error < 0.06 * wanted.std(), "rounded, and not by much"
+    assert 1e-4 < error < 0.1 * wanted.std(), "rounded, and not by much"
 
 
 def test_a_row_in_fp8_is_right_to_half_a_step_of_its_mantissa():
@@ -79,7 +79,7 @@ def test_the_kernel_of_the_cache_gives_what_the_products_give(dtype, tolerance, 
     layer = jnp.int32(1)
     wanted = attend_by_products(q, stack, seen, layer=layer)
     found = attend_in_place(q, stack, seen, layer=layer, interpret=True)
-    assert splits_of(4, length) > 1
+    assert splits_of(4, length) == -(-length // 64)
     for part, other in zip((found.o, found.top, found.sums), (wanted.o, wanted.top, wanted.sums), strict=True):
         np.testing.assert_allclose(part, other, rtol=tolerance, atol=tolerance * float(jnp.abs(other).max()))
 
