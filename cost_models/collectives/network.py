@@ -60,7 +60,7 @@ def _scaled(op: str, others: Floats) -> Floats:
 class CallCost:
     """Cost of one call of a collective: ``latency_s + bytes * seconds_per_byte`` for an operand of ``bytes``; shape ``[n]``.
 
-    ``in_switch`` is the cost of another algorithm of the same collective; each call takes the faster one, as NCCL's tuning does.
+    ``in_switch`` is the cost of another algorithm of the same collective; a call takes the faster one, as NCCL's tuning does.
 
     Source: alpha-beta model of nccl-tests, doc/PERFORMANCE.md.
     """
@@ -100,8 +100,9 @@ def switch_cost(span: Span, rate: CollectiveRate) -> CallCost:
 
     Notes
     -----
-    Valid for NVSwitch with SHARP (Hopper and newer). Source: NCCL's NVLS algorithm; with B constant at 305 GB/s the formula gives
-    the bus bandwidths of 414 to 473 GB/s that 5 to 8 H200 reach (stas00/ml-engineering, network/README.md, SHARP) within 2 %.
+    Valid for NVSwitch with SHARP (Hopper and newer). Source: NCCL's NVLS algorithm; with B constant at 305 GB/s the formula
+    gives the bus bandwidths of 414 to 473 GB/s that 5 to 8 H200 reach (stas00/ml-engineering, network/README.md, SHARP)
+    within 2 %.
     """
     inside = np.where(span.crosses > 1, np.inf, 1.0)
     latency = (rate.latency_s + rate.member_latency_s * (span.members - 1.0)) * inside

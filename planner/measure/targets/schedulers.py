@@ -70,7 +70,7 @@ PRESETS: dict[str, dict[Kind, tuple[Option, ...]]] = {
     },
     "command-buffers": {"gpu": (Option("xla_gpu_enable_command_buffer", RECORDED, RECORDED, _FIRST, None),)},
     "no-command-buffers": {"gpu": (Option("xla_gpu_enable_command_buffer", "", "", _FIRST, None),)},
-    # Renamed in jaxlib 0.11.1, where one-shot and two-shot kernels became one filter of collectives; 0.12.0 has it on by itself.
+    # Renamed in jaxlib 0.11.1, where one-shot and two-shot kernels became one filter of collectives; 0.12.0 has it by default.
     "one-shot-all-reduce": {
         "gpu": (
             _switch("xla_gpu_unsupported_use_all_reduce_one_shot_kernel", True, last=(0, 11, 0)),
