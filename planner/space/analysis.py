@@ -80,6 +80,11 @@ class Analysis:
         ratio = self.estimates.row(best)["uncertainty"]["time_ratio"] if len(rows) else 0.0
         return rows, Fitting(table, 1.0 / (step_s * weight), costs, parts, ratio)
 
+    def fastest(self) -> Candidate | None:
+        """The best strategy by objective alone, whatever ties with it; None if nothing fits."""
+        rows, fitting = self.fitting
+        return self.candidate(int(rows[fitting.order[0]])) if len(rows) else None
+
     def survivors(self) -> Iterator[Candidate]:
         """The strategies that fit, in the order in which they deserve a compile."""
         _, fitting = self.fitting
