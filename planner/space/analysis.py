@@ -81,7 +81,7 @@ class Analysis:
         return rows, Fitting(table, 1.0 / (step_s * weight), costs, parts, ratio)
 
     def fastest(self) -> Candidate | None:
-        """The best strategy by objective alone, whatever ties with it; None if nothing fits."""
+        """The best strategy by objective, before ties are settled; None if nothing fits."""
         rows, fitting = self.fitting
         return self.candidate(int(rows[fitting.order[0]])) if len(rows) else None
 
