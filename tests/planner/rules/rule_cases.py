@@ -153,6 +153,13 @@ CASES = [
         {"expert": 8},
     ),
     (
+        "expert-fold",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"fsdp": 8, "expert_fold": 3},
+        "expert_fold=3 does not divide both the 8 ranks of context x fsdp and the 8 experts of mixtral-8x7b; use",
+        {"fsdp": 8, "expert_fold": 8},
+    ),
+    (
         "expert-step",
         {"model": "mixtral-8x7b", "batch": 64},
         {"expert": 8, "sharding_mode": "auto", "moe_dispatch": "gather"},
