@@ -23,6 +23,8 @@ class CollectiveUse(Frozen):
     bytes: int
     calls: int
     backend: str | None = None
+    level: Literal["domain", "network"] | None = None
+    """Of a job on several domains (racks, slices): whether a group stays in one, or crosses the network between them."""
     purpose: str | None = None
     """The data that it moves (``weights``, ``kv-ring``, ...); only the cost model knows it."""
 

@@ -5,7 +5,7 @@ CASES = [
     ("devices", {}, {"context": 128}, "takes 128 devices; gb200-nvl72 has 72", {"context": 64}),
     ("whole-hosts", {"seq": 6 * 1024}, {"context": 6}, "6 devices are not whole hosts of 4", {"context": 2}),
     ("even-segments", {"hw": "dgx-h100x4"}, {"fsdp": 12}, "12 devices do not spread evenly over 4 nvlink4", {"fsdp": 16}),
-    ("even-segments", {"hw": "gb200-nvl72x2"}, {"fsdp": 76}, "would not be alike; use 72 or 80", {"fsdp": 128}),
+    ("even-segments", {"hw": "gb200-nvl72x2"}, {"fsdp": 76}, "would not be alike; 72 or 80 do", {"fsdp": 128}),
     (
         "even-segments",
         {"hw": "gb200-nvl72x2"},
