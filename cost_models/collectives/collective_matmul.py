@@ -8,12 +8,43 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.compute.kernels import gemm_seconds
-from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import MATMUL_CODES
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
 
 SUM_PASSES = 3.0
 """Passes over memory per partial sum to which a rank adds: it reads the received sum and the product, and writes a sum."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How the pieces of a collective matmul travel between ``ranks`` ranks [count].
+
+    Source: docs/step.md, collective matmul.
+    """
+
+    ranks: Floats
+    two_way: Bools
+    one_at_a_time: bool
+    """Whether only one permute runs at a time, as in XLA for GPU."""
+
+    def exposed_seconds(self, hop_s: Floats, piece_s: Floats, *, sums: bool) -> Floats:
+        """Return the time of hops that outlast the products next to them [s], shape ``[n]``.
+
+        One-way: ``(t - 1) max(h - p, 0)``, with p the product of a piece and h a hop. Two-way on a torus: a round has a hop in
+        each direction and two concurrent products, the first round only one: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``.
+        Where only one permute runs at a time, the rows of the second direction are exposed, ``(t - 1) // 2`` hops more, and
+        sums take one hop after another.
+        """
+        first = np.maximum(hop_s - piece_s, 0.0)
+        rounds = first + np.maximum(np.floor(self.ranks / 2.0) - 1.0, 0.0) * np.maximum(hop_s - 2.0 * piece_s, 0.0)
+        back = np.floor((self.ranks - 1.0) / 2.0) * hop_s
+        apart = (self.ranks - 1.0) * first if sums else rounds + back
+        return np.where(self.two_way, apart if self.one_at_a_time else rounds, (self.ranks - 1.0) * first)
+
+    def gathered_seconds(self, hop_s: Floats) -> Floats:
+        """Return the time in which complete pieces reach every rank with no product next to them [s], shape ``[n]``."""
+        return self.exposed_seconds(hop_s, np.zeros_like(hop_s), sums=False)
 
 
 @dataclass(frozen=True)
@@ -43,19 +74,11 @@ class RingMatmul:
     def extra_seconds(self, elements: Floats, *, sums: bool) -> Floats:
         """Return the extra time of one collective matmul over that of its whole product [s], shape ``[n]``.
 
-        It consists of hops that outlast the concurrent product, weights that each piece reads again, and sums.
-
-        One-way: ``(t - 1) max(h - p, 0)``, with p the product of a piece and h a hop. Two-way on a torus: a round has a hop in
-        each direction and two concurrent products, the first round only one: ``max(h - p, 0) + (t // 2 - 1) max(h - 2 p, 0)``.
-        Where only one permute runs at a time, the rows of the second direction are exposed, ``(t - 1) // 2`` hops more, and
-        sums take one hop after another.
+        It consists of hops that outlast the concurrent product (``Ring``), weights that each piece reads again, and sums.
         """
         t, piece = self.layout.tensor, self._product(self.layout.stream_tokens, elements)
-        first = np.maximum(self.hop_s - piece, 0.0)
-        rounds = first + np.maximum(np.floor(t / 2.0) - 1.0, 0.0) * np.maximum(self.hop_s - 2.0 * piece, 0.0)
-        back = np.floor((t - 1.0) / 2.0) * self.hop_s
-        apart = (t - 1.0) * first if sums else rounds + back
-        hops = np.where(self._two_way, apart if self._one_at_a_time else rounds, (t - 1.0) * first)
+        ring = Ring(t, self._two_way, one_at_a_time=self._one_at_a_time)
+        hops = ring.exposed_seconds(self.hop_s, piece, sums=sums)
         cut = t * piece - self.product_seconds(elements)
         added = SUM_PASSES * (t - 1.0) * self._stream_shard / self.rates.hbm.value if sums else 0.0
         return hops + cut + added + (t - 1.0) * self._floor_s
@@ -74,7 +97,7 @@ class RingMatmul:
         return KERNEL_FLOOR_S if self.layout.setting.hardware.kind == "gpu" else 0.0
 
     @cached_property
-    def _two_way(self) -> Floats:
+    def _two_way(self) -> Bools:
         return self.layout.table.collective_matmul == MATMUL_CODES.index("two-way")
 
     @property

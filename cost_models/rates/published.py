@@ -121,6 +121,7 @@ def rates_of(hardware: HardwareSpec) -> Rates:
         matrix_unit=float(entry.get("matrix_unit", 0.0)),
         exponential_share=exponential_share(hardware),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
+        switch_all_reduce=_in_switch(hardware, entry),
     )
     return calibrated(published, hardware.device.rates)
 
@@ -242,6 +243,14 @@ def _share(figure: Figure, share: float, *, what: str) -> Rate:
     if figure.kind == "measured":
         return Rate(figure.value, True, figure.source)
     return Rate(figure.value * share, False, f"{share:.2f} of the datasheet's {what}")
+
+
+def _in_switch(hardware: HardwareSpec, entry: dict[str, Any]) -> CollectiveRate | None:
+    """Return the rate of all-reduces that NVLink's switches sum; None without one, or on links of another speed."""
+    row, measured = entry.get("switch_all_reduce"), entry.get("collectives", {}).get("link_oneway_bytes_per_s")
+    if row is None or hardware.domain_size < 2 or hardware.domain_link.oneway_bytes_per_s.value != measured:
+        return None
+    return CollectiveRate(row["latency_s"], row["member_latency_s"], row["oneway_bytes_per_s"], True, row["source"])
 
 
 def _collective(hardware: HardwareSpec, entry: dict[str, Any], *, op: str) -> CollectiveRate:

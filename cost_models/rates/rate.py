@@ -43,6 +43,8 @@ class Rates:
     exponential_share: float
     """Cycles of a score's exponential over the cycles of its products with heads of 128."""
     collectives: dict[str, CollectiveRate]
+    switch_all_reduce: CollectiveRate | None = None
+    """All-reduces that the domain's switches sum (NVLink SHARP), where they were measured."""
     attention_kernel: str | None = None
     """The chunk kernel with which attention's rates were measured; None: a fused kernel."""
 

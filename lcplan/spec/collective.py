@@ -24,7 +24,7 @@ class CollectiveUse(Frozen):
     calls: int
     backend: str | None = None
     level: Literal["domain", "network"] | None = None
-    """Of a job on several domains (racks, slices): whether a group stays in one, or crosses the network between them."""
+    """Whether a group stays in one domain (rack, slice) or crosses the network; only of a job on several domains."""
     purpose: str | None = None
     """The data that it moves (``weights``, ``kv-ring``, ...); only the cost model knows it."""
 

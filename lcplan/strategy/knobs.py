@@ -27,6 +27,9 @@ Scheduler = Literal[
     "combined",
     "combined-1gib",
     "synchronous",
+    "command-buffers",
+    "no-command-buffers",
+    "one-shot-all-reduce",
 ]
 Dtype = Literal["bf16", "fp32"]
 Switch = Literal["off", "on"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from lcplan.evidence.measurement import Compiled, Timed
@@ -12,6 +11,7 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.spec.hardware import HardwareSpec
 from planner.measure.engines.interface import Engine
 from planner.measure.engines.local import Local
+from planner.measure.outcome_rows import TimedRung, compiled_row, now, timed_row
 from planner.measure.targets.at_hand import gpu_names
 from planner.measure.targets.target import target_verdict
 from planner.measure.targets.toolchain import Toolchain
@@ -19,7 +19,6 @@ from planner.measure.work import Work
 from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import Outcome, PoolLimits
 from planner.measure.workers.process import PERMANENT
-from planner.measure.workers.stderr_lines import warnings_in
 
 LOCAL = Local()
 Result = TypeVar("Result", Compiled, Timed)
@@ -176,41 +175,15 @@ def is_final(outcome: Outcome) -> bool:
 
 
 def _compiled(one: Work, outcome: Outcome) -> Compiled:
-    facts = dict(outcome.result or {})
-    seconds = facts.pop("compile_s", outcome.seconds)
-    note = (one.target.note,) if one.target.note else ()
-    warnings = (*note, *facts.pop("warnings", ()), *warnings_in(outcome.stderr))
-    return Compiled(
-        rung=one.target.rung,
-        target=one.target.name,
-        jax=one.toolchain.jax or "",
-        finished_at=_now(),
-        compile_s=round(seconds, 3),
-        warnings=warnings,
-        error=outcome.failure.words if outcome.failure else None,
-        **facts,
-    )
+    return compiled_row(outcome, target=one.target, toolchain=one.toolchain)
 
 
 def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:
     """A row for a strategy that no target can hold."""
     name = job.hardware.name
-    return Compiled(
-        rung="compiled:target", target=name, jax=toolchain.jax or "", finished_at=_now(), compile_s=0.0, error=error
-    )
+    return Compiled(rung="compiled:target", target=name, jax=toolchain.jax or "", finished_at=now(), compile_s=0.0, error=error)
 
 
 def _timed(one: Work, outcome: Outcome) -> Timed:
-    facts = dict(outcome.result or {})
-    return Timed(
-        rung="timed:slice" if one.purpose == "slice" else "timed:full",
-        device=facts.pop("device", one.target.name),
-        jax=one.toolchain.jax or "",
-        finished_at=_now(),
-        error=outcome.failure.words if outcome.failure else facts.pop("error", None),
-        **{key: value for key, value in facts.items() if key != "error"},
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    rung: TimedRung = "timed:slice" if one.purpose == "slice" else "timed:full"
+    return timed_row(outcome, rung=rung, target=one.target, toolchain=one.toolchain)

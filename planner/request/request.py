@@ -111,6 +111,8 @@ class SearchRequest(Frozen):
                 f"{format_bytes(self.hardware.device.hbm_bytes.value)} "
                 f"of one {self.hardware.device.name}"
             )
+        if len(self.not_built) > len(self.model.not_built):
+            found.append("folded expert ranks are priced, not compiled: lcplan's own step has the expert axis")
         return tuple(found)
 
 

@@ -18,7 +18,7 @@ from planner.workloads.registry import planned
 MOST_BATCHES = 3
 """Batches that are tried, nearest first; each costs a part of a search."""
 COUNT_RULES = frozenset({"devices", "whole-hosts", "even-segments", "few-devices"})
-"""Rules on the number of devices, which say nothing of the model or the batch."""
+"""Rules on the number of devices, which do not depend on the model or the batch."""
 LEAST_GAIN = 1.01
 """Tokens/s over the winner's from which a change is worth a line: below, two strategies tie."""
 
@@ -38,7 +38,7 @@ class DeviceUse:
 
     @property
     def says(self) -> str:
-        """The fact, the reason and the way out in one line."""
+        """The fact, the reason and the change in one line."""
         more = (
             f"; {self.change} would use {self.change_devices:,}, for {self.gain_ratio - 1:.0%} more tokens/s"
             if self.change

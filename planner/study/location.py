@@ -130,7 +130,8 @@ def explained(url: str, error: BaseException) -> BadInputError | StageFailedErro
     if isinstance(cause, ImportError):
         driver = DATABASES[re.split(r"[:+]", url, maxsplit=1)[0].lower()]
         return BadInputError(f"study {name!r}: its driver is missing ({text}); pip install {driver}")
-    if any(sign in text for sign in _AWAY):
+    refused = any(sign in text for sign in _REFUSED)
+    if not refused and any(sign in text for sign in _AWAY):
         return AwayError(f"study {name}: the server cannot be reached ({text[:200]})")
     for sign, meaning in _MEANINGS.items():
         if sign in text:
@@ -138,6 +139,7 @@ def explained(url: str, error: BaseException) -> BadInputError | StageFailedErro
     return StageFailedError(f"study {name}: {kind}: {text[:300]}")
 
 
+_REFUSED = ("password authentication failed", "Access denied", "does not exist")
 _AWAY = (
     "could not connect",
     "Connection refused",

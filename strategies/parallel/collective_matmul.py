@@ -1,7 +1,8 @@
 """Collective matmul: a product and its collective over tensor, cut into one piece per rank, which travel round the ring.
 
 Instead of a gather and then a product, the rows travel and each piece is multiplied on arrival (``visited``); instead of
-a product and then a reduce-scatter, the sums travel and each rank adds its share (``scattered``).
+a product and then a reduce-scatter, the sums travel and each rank adds its share (``scattered``). An all-reduce is both, one
+after the other (``all_reduced``).
 A piece's place is its *offset*: of rank r, offset o is the piece of rank ``(r - o) mod t``, so that every rank runs the same
 program and nothing is sliced by rank. Two-way, half of the pieces travel either way round at once: as many hops, half as long
 a journey.
@@ -11,7 +12,8 @@ Inside ``shard_map``: all lengths are local. R rows of the residual stream on ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import jax.numpy as jnp
@@ -26,6 +28,8 @@ from strategies.parallel.ranks import axis_index, axis_size
 Pieces = tuple[Float[Array, "R ..."], ...]
 """One piece of each rank, by offset: the whole is ``U ...``."""
 Visit = TypeVar("Visit")
+TILES = 2
+"""Tiles of columns of an all-reduced product: with more, products get small and the last tile's pieces hardly smaller."""
 
 
 def rings(ways: CollectiveMatmul) -> bool:
@@ -89,6 +93,47 @@ def scattered(part: Callable[[int], Float[Array, "R D"]], ways: CollectiveMatmul
     for arrived in sums.values():
         total = total + arrived
     return total
+
+
+def all_reduced(x_UD: Float[Array, "U D"], weight_DF: Float[Array, "D F"], *, ways: CollectiveMatmul) -> Float[Array, "U F"]:
+    """Return ``x W`` summed over ranks, which share D, on every rank.
+
+    Pieces of the rows are scattered and then gathered, one tile of columns after the other. The products of a tile are the
+    visits of the complete pieces of the tile before, so that these travel at the same time; left to itself, XLA gathers all
+    tiles in the end. Only the pieces of the last tile have no product next to them.
+    """
+    pieces, (first, *rest) = parted(x_UD), jnp.array_split(weight_DF, TILES, axis=1)
+    own_RF, tiles = scattered(lambda offset: pieces[offset] @ first, ways), []
+    order = dict(zip(_arrivals(len(pieces), ways), _needs(len(pieces), ways), strict=True))
+    for weight in rest:
+        complete, products = visited(own_RF, partial(_in_order, pieces, weight, order), ways=ways)
+        tiles.append(joined(complete))
+        made = {order[arrived]: product for arrived, product in enumerate(products)}
+        own_RF = scattered(made.__getitem__, ways)
+    return jnp.concatenate([*tiles, joined(visited(own_RF, lambda *_: (), ways=ways)[0])], axis=1)
+
+
+def _in_order(
+    pieces: Pieces, weight: Float[Array, "D F"], order: Mapping[int, int], arrived: int, _: Array
+) -> Float[Array, "R F"]:
+    return pieces[order[arrived]] @ weight
+
+
+def _arrivals(ranks: int, ways: CollectiveMatmul) -> list[int]:
+    """Offsets in the order in which ``visited`` visits them."""
+    up, down = journeys(ranks, ways)
+    return [0, *(step * hop % ranks for hop in range(1, up + 1) for step, hops in ((1, up), (-1, down)) if hop <= hops)]
+
+
+def _needs(ranks: int, ways: CollectiveMatmul) -> list[int]:
+    """Offsets in the order in which ``scattered`` needs their products.
+
+    >>> _needs(4, "one-way"), _needs(4, "two-way")
+    ([1, 2, 3, 0], [2, 3, 1, 0])
+    """
+    up, down = journeys(ranks, ways)
+    far = (-step * hop % ranks for hop in range(up, 0, -1) for step, hops in ((1, up), (-1, down)) if hop <= hops)
+    return [*far, 0]
 
 
 def _apart(product: Float[Array, "R D"]) -> Float[Array, "R D"]:

@@ -15,6 +15,7 @@ from cost_models.collectives.step import terms_of
 from cost_models.parts.part import keys
 from cost_models.parts.time import STEP_TIME
 from cost_models.rates.published import rates_of
+from lcplan.catalog import hardware
 from lcplan.strategy import Mesh, Strategy
 
 FLOOR_S = 3e-6
@@ -244,6 +245,33 @@ def test_a_group_of_a_node_without_a_switch_uses_its_own_pairs_links():
     # NVSwitch gives two devices the links of all
     two, eight = (bus_bytes_per_s("all-reduce", n, machine="dgx-h100") for n in (2, 8))
     assert two == pytest.approx(eight)
+
+
+def all_reduce_s(machine, members, size_bytes):
+    found = layout(machine=machine, fsdp=members)
+    spec = found.setting.hardware
+    cost = call_cost("all-reduce", span_of(found, ("fsdp",)), hardware=spec, rates=rates_of(spec))
+    return float(cost.seconds(np.array([float(size_bytes)]))[0])
+
+
+@pytest.mark.parametrize(
+    ("machine", "members", "bus_gb_per_s"),
+    [("dgx-h200", 8, 473.1), ("dgx-h200", 7, 460.0), ("dgx-h200", 6, 435.6), ("dgx-h200", 5, 414.2), ("dgx-b200", 8, 838.0)],
+)
+def test_switches_that_sum_reach_the_published_bus_bandwidths(machine, members, bus_gb_per_s):
+    # stas00/ml-engineering, network/README.md, SHARP: 8 GiB. A ring reaches 365 GB/s on H200 and 680 on B200.
+    sent = 2 * (members - 1) / members * 2**33
+    assert sent / all_reduce_s(machine, members, 2**33) == pytest.approx(bus_gb_per_s * 1e9, rel=0.02)
+
+
+def test_a_small_all_reduce_a_pair_and_groups_of_several_nodes_go_by_rings():
+    # 8 H100: 9.3 us a member and 9/8 of the operand at 305 GB/s, against 8.6 + 7 x 1.5 us and 14/8 at 328
+    assert all_reduce_s("dgx-h100", 8, 2**30) == pytest.approx(8 * 9.3e-6 + 2**30 * 9 / 8 / 305e9)
+    assert all_reduce_s("dgx-h100", 8, 2**20) == pytest.approx(19.1e-6 + 2**20 * 14 / 8 / 328e9)
+    assert all_reduce_s("dgx-h100", 2, 2**30) == pytest.approx(10.1e-6 + 2**30 / 328e9)
+    assert all_reduce_s("dgx-h100x2", 16, 2**30) > all_reduce_s("dgx-h100", 8, 2**30)
+    for machine in ("dgx-a100-80", "mi300x", "hgx-h20", "pcie-l40s"):  # no switch that sums, or no figure of one
+        assert rates_of(hardware(machine)).switch_all_reduce is None
 
 
 def test_a_torus_permute_takes_one_link():

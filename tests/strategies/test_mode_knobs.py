@@ -56,6 +56,9 @@ ELSEWHERE = {
     "moments_dtype": "the optimizer, which all modes share",
     "moe_capacity_percent": "counted in tests/strategies/test_moe_modes.py",
     "sampling": "another program",
+    "segment": "devices of a domain that a job leaves idle, which are in no mesh",
+    "expert_fold": "priced, and refused by the step in every mode",
+    "expert_tensor": "the same",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lcplan.evidence.plan import Plan
-from lcplan.formats.errors import StageFailedError
+from lcplan.formats.errors import NothingFitsError, StageFailedError
 from lcplan.formats.frozen import Frozen
 from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
@@ -16,6 +16,7 @@ from planner.export.folder import write_export
 from planner.export.own_compile import compile_export
 from planner.export.python import trainer_jax
 from planner.export.run import Export, export_plan
+from planner.export.unfit import why_unfit
 from planner.report.terminal.export import check_view, compile_view, export_view
 from planner.request.document import SCHEMA_VERSION
 from planner.trainers import all_trainers, trainer_names
@@ -41,6 +42,7 @@ class ExportOptions(Frozen):
     compile: bool
     toolchain: str | None
     jax: str | None
+    force: bool
     output: str
 
 
@@ -54,6 +56,7 @@ class ExportOptions(Frozen):
     "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
 )
 @click.option("--jax", metavar="VERSION", help="The trainer's jax. [default: that of --toolchain, else the verified one]")
+@click.option("--force", is_flag=True, help="Write the files of a job that does not fit the budget as the trainer runs it.")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
@@ -61,25 +64,43 @@ def command(**options: Any) -> int:
     """Write PLAN (a plan.yaml, or the folder of a run) as files that a trainer takes as they are.
 
     Each deviation of the trainer from the plan is listed, with its replacement and its cost. A plan that it cannot run at
-    all is bad input. Files that lcplan did not write, or that were changed since, are never overwritten.
+    all is bad input, and a job that does not fit as the trainer runs it is not written (exit code 1). Files that lcplan did
+    not write, or that were changed since, are never overwritten.
     """
     parsed = ExportOptions.model_validate(options)
     file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)
     jax = trainer_jax(parsed.to, parsed.jax, option="--jax", python=parsed.toolchain)
-    export = export_plan(Plan.load(file), parsed.to, jax=jax)
+    plan = Plan.load(file)
+    export = export_plan(plan, parsed.to, jax=jax)
+    unfit = None if parsed.force else why_unfit(plan, export)
+    if unfit is not None:
+        _show(parsed, export, (), checked=None, compiled=None)
+        raise NothingFitsError(unfit)
     folder = Path(parsed.out) if parsed.out else file.parent / parsed.to
     files = write_export(folder, export.files)
     checked = check_export(export, folder, python=parsed.toolchain) if parsed.check else None
     compiled = compile_export(export, folder, python=parsed.toolchain) if parsed.compile else None
-    if parsed.output == "json":
-        print_json(_document(export, files, checked=checked, compiled=compiled))
-    else:
-        _print(export, files, checked=checked, compiled=compiled)
+    _show(parsed, export, files, checked=checked, compiled=compiled)
     if checked is not None and not checked.good:
         raise StageFailedError(
             f"{checked.package} {checked.version} does not take the files: {checked.said or '; '.join(checked.mismatches)}"
         )
     return 0
+
+
+def _show(
+    parsed: ExportOptions,
+    export: Export,
+    files: tuple[Path, ...],
+    *,
+    checked: CheckResult | None,
+    compiled: OwnMemory | None,
+) -> None:
+    """Print the export in the format that is asked for."""
+    if parsed.output == "json":
+        print_json(_document(export, files, checked=checked, compiled=compiled))
+    else:
+        _print(export, files, checked=checked, compiled=compiled)
 
 
 def _document(

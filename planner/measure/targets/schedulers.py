@@ -21,6 +21,9 @@ COMBINE_BYTES = {"combined-64mib": 2**26, "combined": 2**28, "combined-1gib": 2*
 """Twice, eight and 34 times XLA's default for GPU of 31457287 bytes (``XLA_FLAGS=--help`` of jaxlib 0.12.0). On TPU they bound
 only all-reduces: no threshold that libtpu (of jax 0.10.1) takes was seen to combine a step's gathers or scatters."""
 
+RECORDED = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION"
+"""Commands that CUDA graphs record: XLA's defaults (``XLA_FLAGS=--help`` of jaxlib 0.12.0), collectives and loops."""
+
 
 def _switch(name: str, on: bool, *, last: tuple[int, ...] | None = None) -> Option:
     return Option(name, on, "true" if on else "false", _FIRST, last)
@@ -64,6 +67,17 @@ PRESETS: dict[str, dict[Kind, tuple[Option, ...]]] = {
     },
     "synchronous": {
         "gpu": (Option("xla_gpu_disable_async_collectives", "ALLCOLLECTIVES", "ALLCOLLECTIVES", _FIRST, None),),
+    },
+    "command-buffers": {"gpu": (Option("xla_gpu_enable_command_buffer", RECORDED, RECORDED, _FIRST, None),)},
+    "no-command-buffers": {"gpu": (Option("xla_gpu_enable_command_buffer", "", "", _FIRST, None),)},
+    # Renamed in jaxlib 0.11.1, where one-shot and two-shot kernels became one filter of collectives; 0.12.0 has it by default.
+    "one-shot-all-reduce": {
+        "gpu": (
+            _switch("xla_gpu_unsupported_use_all_reduce_one_shot_kernel", True, last=(0, 11, 0)),
+            Option(
+                "xla_gpu_experimental_use_collective_kernels", "COLLECTIVE_KERNEL_ALL_REDUCE", "ALL_REDUCE", (0, 11, 1), None
+            ),
+        ),
     },
 }
 

@@ -23,21 +23,21 @@ def run(probe: Mapping[str, Any]) -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import jax
 
-    from planner.measure.timing.time_full import _device
+    from planner.measure.timing.time_full import device_words
 
     first = jax.devices()[0]
-    return {"platform": first.platform, "kind": first.device_kind, "count": len(jax.devices()), "device": _device()}
+    return {"platform": first.platform, "kind": first.device_kind, "count": len(jax.devices()), "device": device_words()}
 
 
 def _gemm(rows: int, inner: int, columns: int, dtype: str) -> dict[str, Any]:
     import jax.numpy as jnp
 
     left, right = _everywhere((rows, inner), dtype), _everywhere((inner, columns), dtype)
-    return _timed(_each(lambda a, b: jnp.matmul(a[0], b[0])[None]), left, right)
+    return timed(_each(lambda a, b: jnp.matmul(a[0], b[0])[None]), left, right)
 
 
 def _copy(size_bytes: int) -> dict[str, Any]:
-    return _timed(_each(lambda x: x * 2), _everywhere((size_bytes // 4,), "float32"))
+    return timed(_each(lambda x: x * 2), _everywhere((size_bytes // 4,), "float32"))
 
 
 def _host(size_bytes: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _host(size_bytes: int) -> dict[str, Any]:
     rows = P(("group", "member"))
     here, away = (NamedSharding(_mesh(1), rows, memory_kind=kind) for kind in ("device", "pinned_host"))
     data = jax.device_put(np.ones((jax.device_count(), size_bytes // 4), np.float32), away)
-    return _timed(lambda: jax.device_put(data, here))
+    return timed(lambda: jax.device_put(data, here))
 
 
 def _attention(
@@ -65,14 +65,14 @@ def _attention(
     q, kv = _everywhere((1, tokens, query, width), dtype), _everywhere((2, 1, tokens, key, width), dtype)
     forward = _each(lambda q, kv: tuple(x[None] for x in chunk.forward(q[0], kv[0], mask="full")))
     if not backward:
-        return _timed(forward, q, kv)
+        return timed(forward, q, kv)
     o, lse = forward(q, kv)
 
     def pull(q: Any, kv: Any, o: Any, lse: Any) -> Any:
         found = chunk.backward(q[0], kv[0], attended=Attended(o[0], lse[0]), do=o[0], mask="full")
         return tuple(x[None] for x in found)
 
-    return _timed(_each(pull), q, kv, o, lse)
+    return timed(_each(pull), q, kv, o, lse)
 
 
 def _collective(op: str, size_bytes: int, members: int) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _collective(op: str, size_bytes: int, members: int) -> dict[str, Any]:
     }
     length = size_bytes // 4 // (members if op == "all-gather" else 1)
     x = _everywhere((length,), "float32", members=members)
-    return _timed(_each(lambda x: calls[op](x[0])[None], members=members), x)
+    return timed(_each(lambda x: calls[op](x[0])[None], members=members), x)
 
 
 _KINDS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -130,7 +130,7 @@ def _each(function: Callable[..., Any], *, members: int = 1) -> Any:
     return jax.jit(jax.shard_map(function, mesh=_mesh(members), in_specs=rows, out_specs=rows, check_vma=False))
 
 
-def _timed(call: Callable[..., Any], *operands: Any) -> dict[str, Any]:
+def timed(call: Callable[..., Any], *operands: Any) -> dict[str, Any]:
     """Seconds per call, several samples; the first call, which compiles, and the second do not count."""
     import jax
 

@@ -73,7 +73,7 @@ def time_step(step: Any, sampling: Sampling = SAMPLING, *, options: Mapping[str,
         (warmup if len(warmup) < sampling.warmup else samples).append(seconds)
     loss = float(metrics.loss) if hasattr(metrics, "loss") else None
     facts: dict[str, Any] = {
-        "device": _device(),
+        "device": device_words(),
         "step_s": statistics.median(samples),
         "warmup": warmup,
         "samples": samples,
@@ -93,7 +93,7 @@ def peak_bytes(devices: Sequence[Any]) -> int | None:
     return max(peaks, default=None)
 
 
-def _device() -> str:
+def device_words() -> str:
     """The timed devices: count and kind, and for host devices the processor that they share."""
     import jax
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lcplan.formats.frozen import Frozen
+from lcplan.parts import Part
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import AnyWorkload
 from lcplan.strategy import Strategy
+from lcplan.strategy.attention_kernel import AttentionKernel
 from planner.measure.targets.host import host_name
 from planner.measure.targets.target import Target
 from planner.measure.targets.toolchain import Toolchain
@@ -79,6 +81,16 @@ class WorkerJob(Frozen):
     strategy: Strategy
     target: Target
     kernel: str
+
+
+class PartJob(Frozen):
+    """One part (``strategies.parts``) to compile, or to time on the devices at hand."""
+
+    purpose: Literal["compile", "time"]
+    part: Part
+    strategy: Strategy
+    target: Target
+    kernel: AttentionKernel
 
 
 def resolve(job: CompileJob, target: Target, *, purpose: Purpose, kernel: str) -> WorkerJob:

@@ -22,7 +22,7 @@ from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 from planner.measure.workers import gang
 from planner.measure.workers.executables import kept_in
-from planner.measure.workers.job import WorkerJob
+from planner.measure.workers.job import PartJob, WorkerJob
 from planner.measure.workers.process import FailureKind
 
 MAX_ERROR = 600
@@ -55,6 +55,8 @@ def _answer(line: str) -> dict[str, Any]:
     try:
         if "probe" in request:
             return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
+        if "part" in request:
+            return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
         job = WorkerJob.model_validate(request["job"])
         with kept_in(request.get("executables"), anew=job.purpose == "compile"):
             return {"id": request["id"], "result": _run(job)}
@@ -93,6 +95,16 @@ def _run(job: WorkerJob) -> dict[str, Any]:
     return time_step(step, options=options)
 
 
+def _run_part(job: PartJob) -> dict[str, Any]:
+    from planner.measure.targets.device_mesh import build_mesh
+
+    build = import_module("strategies.parts").build_part
+    built = build(job.part, job.strategy, build_mesh(job.target, job.strategy), kernel=job.kernel)
+    if job.purpose == "compile":
+        return _compile(job, built)
+    return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
+
+
 def _step(job: WorkerJob) -> Any:
     from planner.measure.targets.device_mesh import build_mesh
 
@@ -101,7 +113,7 @@ def _step(job: WorkerJob) -> Any:
     return program.build_step(spec, build_mesh(job.target, job.strategy))
 
 
-def _compile(job: WorkerJob, step: Any) -> dict[str, Any]:
+def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     """Lower, compile, and read memory and text of the executable."""
     start = time.perf_counter()
     lowered = step.jitted.lower(*step.abstract_arguments())

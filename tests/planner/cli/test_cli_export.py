@@ -185,3 +185,34 @@ def test_nonsense_is_bad_input_without_a_traceback(lcplan, tmp_path, name, text)
     assert answer.code == 2
     assert answer.err.startswith(("lcplan: file", "Usage"))
     assert "Traceback" not in answer.err
+
+
+@pytest.fixture
+def too_large(lcplan):
+    """A plan that fits lcplan's step by its chunked loss, and Accelerate's whole logits do not."""
+    one = ("--mesh", "fsdp=8", "--remat", "full", "--backend", "nccl", "--microbatches", "1", "--global-batch", "8")
+    size = ("--model", "llama3.1-8b", "--seq", "64k", "--hw", "dgx-h100", "--stages", "modelled", "--out", "large")
+    assert lcplan("search", *size, *one).code == 0
+    return lcplan
+
+
+def test_a_job_that_does_not_fit_is_not_written(too_large, tmp_path):
+    answer = too_large("export", "large", "--to", "accelerate")
+    assert answer.code == 1
+    assert "that does not fit the budget" in " ".join(answer.out.split())
+    assert answer.err.startswith("lcplan: accelerate: the plan as it runs needs ")
+    assert "the fastest that fits on as many devices has mesh fsdp=8 -> " in answer.err
+    assert "--force writes the files" in answer.err
+    assert not (tmp_path / "large" / "accelerate").exists()
+
+
+def test_force_writes_it(too_large, tmp_path):
+    answer = too_large("export", "large", "--to", "accelerate", "--force")
+    assert (answer.code, answer.err) == (0, "")
+    assert (tmp_path / "large" / "accelerate" / "accelerate.yaml").exists()
+
+
+def test_the_document_of_a_job_that_does_not_fit_has_no_file(too_large):
+    answer = too_large("export", "large", "--to", "accelerate", "--format", "json")
+    assert answer.code == 1
+    assert (answer.json["files"], answer.json["as_run"]["fits"]) == ([], False)

@@ -148,3 +148,11 @@ def test_folded_experts_are_not_compiled(lcplan):
     answer = lcplan("estimate", "--from-megatron", "args.txt", *THIRTY_TWO, "--compile")
     assert answer.code == 2
     assert "no step computes its folded expert ranks" in answer.err
+
+
+def test_a_search_of_folded_experts_says_that_it_compiles_none(lcplan):
+    size = ("--model", "qwen3-30b-a3b", "--seq", "8k", "--hw", "dgx-h100x2", "--global-batch", "16", "--remat", "full")
+    mesh = ("--mesh", "context=4,tensor=1", "--expert-fold", "8", "--scheme", "ring-zigzag", "--backend", "nccl")
+    answer = lcplan("search", *size, *mesh, "--out", "run")
+    assert answer.code == 0
+    assert "folded expert ranks are priced, not compiled" in " ".join(answer.out.split())

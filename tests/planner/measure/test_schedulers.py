@@ -57,3 +57,29 @@ def test_tpu_flags_go_to_libtpu():
 def test_a_host_has_no_presets(scheduler):
     assert scheduler_verdict(scheduler, HOST, jax="0.10.1") == "it has no flags for cpu; there are default"
     assert scheduler_verdict(scheduler, H100, jax="0.10.1") is True
+
+
+def test_cuda_graphs_record_collectives_and_loops_or_nothing():
+    recorded = compiler_options(strategy("command-buffers"), H100, jax="0.10.1")["xla_gpu_enable_command_buffer"]
+    assert {"FUSION", "CUBLAS", "COLLECTIVES", "WHILE"} <= set(recorded.split(","))
+    assert xla_flags(strategy("no-command-buffers"), H100, jax="0.12.0") == ("--xla_gpu_enable_command_buffer=",)
+
+
+def test_one_shot_all_reduces_were_renamed_in_0_11_1():
+    assert compiler_options(strategy("one-shot-all-reduce"), H100, jax="0.10.1") == {
+        "xla_gpu_unsupported_use_all_reduce_one_shot_kernel": True
+    }
+    assert xla_flags(strategy("one-shot-all-reduce"), H100, jax="0.11.2") == (
+        "--xla_gpu_experimental_use_collective_kernels=ALL_REDUCE",
+    )
+
+
+@pytest.mark.parametrize("scheduler", ["command-buffers", "no-command-buffers", "one-shot-all-reduce"])
+def test_this_xla_takes_the_flags_of_graphs_and_kernels(scheduler):
+    import sys
+
+    from planner.measure.targets.flags import FlagParser
+    from planner.measure.targets.toolchain import probe
+
+    words = xla_flags(strategy(scheduler), H100, jax=probe().jax or "0")
+    assert FlagParser(sys.executable).verdicts("XLA_FLAGS", words) == dict.fromkeys(words, True)

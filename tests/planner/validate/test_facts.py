@@ -34,7 +34,7 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
         ({"model": "llama4-scout"}, "architecture", "the cost model has no chunked attention"),
         ({"model": None}, "incomplete configuration", "no model"),
         ({"hardware": None}, "incomplete configuration", "no hardware"),
-        ({"hardware": "MI300X"}, "incomplete configuration", "unknown hardware 'MI300X'"),
+        ({"hardware": "V100"}, "incomplete configuration", "unknown hardware 'V100'"),
         ({"hardware": "H100 PCIe"}, "incomplete configuration", "unknown hardware 'H100 PCIe'"),
         ({"strategy": {"remat": "every other layer"}}, "offload", "remat=every other layer"),
         ({"workload": {"precision": "posit16"}}, "incomplete configuration", "lcplan does not know precision 'posit16'"),

@@ -1,0 +1,126 @@
+"""``lcplan inspect``: the executable of a small program, with the cost model's figures."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, get_args
+
+import click
+
+from lcplan import catalog
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.parts import KINDS, Part
+from lcplan.parts.part import PartOp
+from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
+from planner.cli.options import Several
+from planner.cli.output import print_json, print_view
+from planner.inspect.part import Bench, Variant, parse_flags
+from planner.measure.targets.toolchain import probe
+from planner.request.filters import parse_mesh
+
+EPILOG = """\b
+Examples:
+  lcplan inspect part matmul --shape B=2368,D=2048,F=32768 --hw tpu-v5e-8 --mesh data=2,tensor=4 --collective-matmul off,one-way
+  lcplan inspect part matmul --shape B=2048,D=8192,F=8192 --hw dgx-h100 --mesh tensor=8 --sharding "B D/tensor,D/tensor F->B F"
+  lcplan inspect part attention --shape B=1,T=65536,N=32,K=8,H=128 --hw gb200-nvl72 --mesh context=8 --scheme ring,ulysses
+  lcplan inspect part collective --op all-reduce --axis tensor --shape B=4096,D=4096 --hw dgx-h100 --mesh tensor=8"""
+
+
+@click.command("inspect", epilog=EPILOG)
+@click.argument("what", type=click.Choice(["part"]))
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.option("--shape", required=True, metavar="DIM=N,..", help="Global sizes by letter: B=1024,D=2048,F=8192.")
+@click.option("--sharding", metavar="TEXT", help='matmul, ffn: arrays as "B/data D/tensor, D F/tensor -> B/data F/tensor".')
+@click.option("--op", type=click.Choice(get_args(PartOp)), help="collective: its kind.")
+@click.option("--axis", type=click.Choice(AXES), help="collective: its axis. [default: the last axis of --mesh above 1]")
+@click.option("--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Dtype of all arrays.")
+@click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: catalogue name or YAML spec.")
+@click.option("--mesh", default="", metavar="AXIS=N,..", help="Axes that the program runs on: data=2,tensor=4.")
+@click.option(
+    "--sharding-mode",
+    type=Several(get_args(ShardingMode), "--sharding-mode"),
+    multiple=True,
+    help="manual, auto, explicit; several are compared. [default: manual]",
+)
+@click.option(
+    "--collective-matmul",
+    type=Several(COLLECTIVE_MATMULS, "--collective-matmul"),
+    multiple=True,
+    help="off, one-way, two-way, over tensor; several are compared. [default: off]",
+)
+@click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
+@click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
+@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
+def command(**options: Any) -> int:
+    """Compile one PART for the target: matmul, ffn (a feed-forward), attention, or collective.
+
+    It shows memory_analysis, collectives by axis and level, kernels, and the modelled time.
+    Where the devices are at hand (cpu-host always), the part is timed too.
+    """
+    hardware = catalog.hardware(options["hw"])
+    mesh = _mesh(options["mesh"], hardware.devices)
+    axis = options["axis"] or next((name for name in reversed(AXES) if getattr(mesh, name) > 1), None)
+    rest = {"op": options["op"], "axis": axis} if options["kind"] == "collective" else {}
+    rest = {"precision": options["dtype"], **rest}
+    part = Part.of(options["kind"], shape=options["shape"], sharding=options["sharding"], mesh=mesh, rest=rest)
+    variants = _variants(options, mesh, backend=hardware.backends[0])
+    if any(one.strategy.collective_matmul != "off" for one in variants) and (problems := part.ring_problems(mesh)):
+        raise BadInputError(problems)
+    bench = Bench(part, hardware, probe(options["toolchain"]), variants[0].strategy)
+    found = bench.inspected(variants)
+    _print(bench, found, options["output"])
+    errors = [one.compiled.error for one in found if one.compiled is not None and one.compiled.error]
+    if errors:
+        raise StageFailedError(f"the part could not be compiled: {errors[0]}")
+    return 0
+
+
+def _mesh(text: str, devices: int) -> Mesh:
+    sizes = {axis: sizes.fixed for axis, sizes in parse_mesh(text).items()} if text else {}
+    several = [axis for axis, size in sizes.items() if size is None]
+    if several:
+        raise BadInputError([f"--mesh {axis}: a part runs on one mesh; give one size" for axis in several])
+    mesh = Mesh.model_validate(sizes)
+    if mesh.devices > devices:
+        raise BadInputError(f"--mesh {text} takes {mesh.devices} devices; the hardware has {devices}; use fewer or more of it")
+    return mesh
+
+
+def _variants(options: dict[str, Any], mesh: Mesh, *, backend: str) -> list[Variant]:
+    """Return every combination; only the manual mode has collective matmuls."""
+    modes, ways = _values(options, "sharding_mode", "manual"), _values(options, "collective_matmul", "off")
+    found = []
+    for mode, way, scheme, flags in product(modes, ways, _values(options, "scheme", "ring"), options["flag"] or ("",)):
+        if way != "off" and mode != "manual":
+            continue
+        fields = {"sharding_mode": mode, "collective_matmul": way, "scheme": scheme, "backend": backend}
+        found.append(Variant(Strategy.model_validate({"mesh": mesh, **fields}), parse_flags(flags) if flags else ()))
+    if not found:
+        raise BadInputError("--collective-matmul is written out in --sharding-mode manual only; add manual, or use off")
+    return found
+
+
+def _values(options: dict[str, Any], name: str, default: str) -> tuple[str, ...]:
+    values: tuple[str, ...] = tuple(value for group in options[name] for value in group)
+    return values or (default,)
+
+
+def _print(bench: Bench, variants: tuple[Variant, ...], output: str) -> None:
+    if output == "json":
+        part = bench.part.model_dump(mode="json") | {"label": bench.part.label}
+        shown = [one.to_json() for one in variants]
+        for one in shown:
+            for use in (one["compiled"] or {}).get("collectives", ()):
+                use["level"] = bench.level(use["axis"])
+        document = {
+            "schema_version": 1,
+            "part": part,
+            "hardware": bench.hardware.name,
+            "mesh": bench.strategy.mesh.model_dump(),
+        }
+        print_json(document | {"variants": shown})
+    else:
+        from planner.report.terminal.part import part_view
+
+        print_view(part_view(bench, variants))
