@@ -149,6 +149,8 @@ class MeshView:
     def axis_of_groups(self, groups: Groups) -> str:
         """The axes whose full product every group is; ``context/4`` for groups of four neighbours on an axis; else ``?``.
 
+        A program for several TPU slices has the groups of one slice.
+
         >>> MeshView(("data", "tensor"), (2, 2)).axis_of_groups(((0, 2), (1, 3)))
         'data'
         """
@@ -164,7 +166,7 @@ def _axis_of_groups(mesh: MeshView, groups: Groups) -> str:
     moving = mesh.moving(groups[0])
     width = prod(size for name, size in zip(mesh.names, mesh.sizes, strict=True) if name in moving)
     seen = {device for group in groups for device in group}
-    whole = len(seen) == mesh.devices == sum(len(group) for group in groups)
+    whole = len(seen) == sum(len(group) for group in groups) and len(seen) in (mesh.devices, mesh.segment)
     alike = all(len(group) == len(groups[0]) and mesh.moving(group) == moving for group in groups)
     if not (whole and alike):
         return "?"
