@@ -10,6 +10,7 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.evidence.plan import Evidence, Plan
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
@@ -69,7 +70,9 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         The trainer cannot run this model, hardware or mesh; every reason, with an alternative.
     """
     target = trainer(name)
-    job = Job(plan.request.model, plan.request.hardware, _step_of(plan, target), plan.strategy)
+    asked = plan.request.workload
+    iteration = asked if isinstance(asked, RlWorkload) else None
+    job = Job(plan.request.model, plan.request.hardware, _step_of(plan, target), plan.strategy, iteration)
     if target.own_step and not jax:
         jax = plan.toolchain.get("jax", "")
 

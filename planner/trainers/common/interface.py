@@ -15,7 +15,7 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.spec.rollout_workloads import WorkloadKind
+from lcplan.spec.rollout_workloads import RlWorkload, WorkloadKind
 from lcplan.spec.workload import Workload
 from lcplan.strategy import KNOBS, Strategy
 from lcplan.strategy import Knob as StrategyKnob
@@ -38,6 +38,8 @@ class Job:
     workload: Workload
     """The train step; of a plan without one, the forward pass over its whole sequences."""
     strategy: Strategy
+    iteration: RlWorkload | None = None
+    """The iteration of reinforcement learning that the train step is part of."""
 
     @property
     def replicas(self) -> int:
@@ -200,6 +202,8 @@ class Trainer:
     """Kinds of workload whose plans are exported."""
     whole_loss: bool = False
     """Whether logits of all local tokens exist at once."""
+    whole_policy_loss: bool = False
+    """The same of a policy update's loss."""
     replicates: bool = True
     """Whether a data axis keeps whole replicas of the state; else its ranks shard the state too."""
     keys: frozenset[KnobName] = frozenset()

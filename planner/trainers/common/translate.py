@@ -153,7 +153,8 @@ def _loss(trainer: Trainer, job: Job) -> Step:
     whole = job.workload.seq_len // job.strategy.mesh.context
     own = priced_as(trainer.program, hardware=job.hardware, model=job.model)
     counted = own.runtime == "torch" or not further_logits(job)
-    if not trainer.whole_loss or (job.strategy.loss_chunk_tokens == whole and counted):
+    is_whole = trainer.whole_loss or (trainer.whole_policy_loss and job.iteration is not None)
+    if not is_whole or (job.strategy.loss_chunk_tokens == whole and counted):
         return job, []
     difference = Difference(
         name="loss",

@@ -18,6 +18,10 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
 
     jax.devices()  # XLA reads its flags here, and one that it does not know ends the process
     words = ["", request["file"], "log_config=false", *request.get("overrides", ())]
+    if request.get("rl"):
+        from maxtext.configs.types import RLConfig
+
+        return _rl(pyconfig.initialize(words, config_class=RLConfig), request)
     config = pyconfig.initialize(words)
     return {
         "devices": config.num_target_devices,
@@ -30,6 +34,33 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "parameters": _shape(config),
         **_experts(config),
     }
+
+
+def _rl(config: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Facts of a configuration of its RL, whose axes it multiplies only on the devices."""
+    mesh, rollout = _axes(config), [config.rollout_data_parallelism, config.rollout_tensor_parallelism]
+    for name, devices in (("trainer", prod(mesh.values())), ("sampler", prod(rollout))):
+        if devices != request["devices"]:
+            raise ValueError(f"axes of the {name} multiply to {devices}, the plan has {request['devices']} devices")
+    return {
+        "devices": request["devices"],
+        "mesh": mesh,
+        "seq_len": config.max_target_length,
+        "prompt": config.max_prefill_predict_length,
+        "global_batch": config.batch_size * config.rl.num_generations,
+        "microbatches": config.batch_size // config.train_micro_batch_size,
+        "rollout": rollout,
+        "kl_coefficient": config.rl.grpo_beta,
+        "remat_policy": _remat(config),
+        "attention": _attention(config),
+        "parameters": _shape(config),
+    }
+
+
+def _axes(config: Any) -> dict[str, int]:
+    sizes = [ici * dcn for ici, dcn in zip(config.ici_parallelism, config.dcn_parallelism, strict=True)]
+    named = dict(zip(config.mesh_axes, sizes, strict=True))
+    return {axis: named[axis] for axis in ("data", "fsdp", "context", "tensor")}
 
 
 def _mesh(config: Any) -> dict[str, int]:

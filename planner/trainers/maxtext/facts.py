@@ -90,9 +90,29 @@ LLAMA3_1_SCALING = (8.0, 1.0, 4.0, 8192)
 """Factor, low and high frequency factors and original length that MaxText's llama3.1 RoPE is written for."""
 
 
+def _of_rl(job: Job) -> list[Difference]:
+    """Differences of an iteration of reinforcement learning."""
+    element = {"bf16": 2, "fp32": 4}[job.strategy.gather_dtype]
+    return [
+        Difference(
+            name="sampler",
+            plan="lcplan's decode steps over a cache of the planned size",
+            trainer="vLLM with a paged cache of hbm_utilization_vllm of the device",
+            why="its RL samples with vLLM; lcplan prices its own rollout",
+        ),
+        Difference(
+            name="reference-model",
+            plan=f"matrices in {job.strategy.gather_dtype}",
+            trainer="fp32, as the policy's",
+            why="policy and reference have one weight_dtype",
+            extra_bytes=round((4 - element) * job.state_elements),
+        ),
+    ]
+
+
 def extras(job: Job) -> list[Difference]:
     """Differences beyond the knobs of a job as MaxText runs it."""
-    found = []
+    found = [] if job.iteration is None else _of_rl(job)
     rope = job.model.rope
     if rope.scaling == "llama3" and _llama3_scaling(job.model) != LLAMA3_1_SCALING:
         planned, fixed = (", ".join(f"{x:g}" for x in values) for values in (_llama3_scaling(job.model), LLAMA3_1_SCALING))
@@ -244,6 +264,8 @@ TRAINER = Trainer(
     documents_lost=documents_lost,
     any_axis_order=True,
     experts=True,
+    workloads=("train", "rl"),
+    whole_policy_loss=True,
     keys=frozenset({"attention_block", "scheduler"}),
     jax=JAX,
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),

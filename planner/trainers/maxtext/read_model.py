@@ -10,8 +10,8 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.imported import catalogue_model, number, recognised, whole
+from planner.trainers.maxtext.configuration.pre_train import MODEL_NAMES
 from planner.trainers.maxtext.experts import BLOCKS, read_model
-from planner.trainers.maxtext.export import MODEL_NAMES
 from planner.trainers.maxtext.facts import DECODER_BLOCKS, LLAMA3_1_SCALING
 
 SIZES: Mapping[str, str] = MappingProxyType(

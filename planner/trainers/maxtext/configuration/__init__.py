@@ -1,0 +1,1 @@
+"""MaxText's configurations of a plan: pre-training, and its post-training by reinforcement learning."""
