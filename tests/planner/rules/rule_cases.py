@@ -152,6 +152,28 @@ CASES = [
         "expert=16 does not divide the 8 experts",
         {"expert": 8},
     ),
+    ("expert-fold", {"batch": 64}, {"fsdp": 8, "expert_fold": 8}, "llama3-8b is dense and has no experts", {"fsdp": 8}),
+    (
+        "expert-fold",
+        {"model": "mixtral-8x7b", "batch": 64, "hw": "tpu-v5p-64"},
+        {"fsdp": 8, "expert_fold": 8},
+        "no trainer folds experts on TPU; use --mesh expert=8",
+        {"fsdp": 8},
+    ),
+    (
+        "expert-fold",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"fsdp": 8, "expert": 2, "expert_fold": 4},
+        "expert ranks are an axis or folded; use one of the two",
+        {"fsdp": 8, "expert_fold": 4},
+    ),
+    (
+        "expert-fold",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"fsdp": 4, "context": 2, "expert_fold": 16},
+        "expert_fold=16 does not divide both the 8 ranks of context x fsdp and the 8 experts",
+        {"fsdp": 4, "context": 2, "expert_fold": 8},
+    ),
     (
         "expert-step",
         {"model": "mixtral-8x7b", "batch": 64},
