@@ -5,7 +5,7 @@ CASES = [
     ("devices", {}, {"context": 128}, "takes 128 devices; gb200-nvl72 has 72", {"context": 64}),
     ("whole-hosts", {"seq": 6 * 1024}, {"context": 6}, "6 devices are not whole hosts of 4", {"context": 2}),
     ("even-segments", {"hw": "dgx-h100x4"}, {"fsdp": 12}, "12 devices do not spread evenly over 4 nvlink4", {"fsdp": 16}),
-    ("even-segments", {"hw": "gb200-nvl72x2"}, {"fsdp": 76}, "would not be alike; use 72 or 80", {"fsdp": 128}),
+    ("even-segments", {"hw": "gb200-nvl72x2"}, {"fsdp": 76}, "would not be alike; 72 or 80 do", {"fsdp": 128}),
     (
         "even-segments",
         {"hw": "gb200-nvl72x2"},
@@ -173,6 +173,13 @@ CASES = [
         {"fsdp": 4, "context": 2, "expert_fold": 16},
         "expert_fold=16 does not divide both the 8 ranks of context x fsdp and the 8 experts",
         {"fsdp": 4, "context": 2, "expert_fold": 8},
+    ),
+    (
+        "expert-fold",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"fsdp": 8, "expert_fold": 3},
+        "expert_fold=3 does not divide both the 8 ranks of context x fsdp and the 8 experts of mixtral-8x7b; use",
+        {"fsdp": 8, "expert_fold": 8},
     ),
     (
         "expert-step",
