@@ -11,6 +11,7 @@ from planner.candidates.ranking import ties
 from planner.candidates.rows import flat_row
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
+from planner.run.device_use import DeviceUse
 from planner.what_if.changes.smallest_change import Change
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class SearchResult:
     alternatives: tuple[tuple[Candidate, tuple[str, ...]], ...] = ()
     """Modelled plans that show the choice, best first, each with its reasons: the front of time against memory, and the best
     of each remat policy, scheme and mesh family."""
+    device_use: DeviceUse | None = None
+    """The devices that the winner leaves unused, where it leaves any."""
     tuning: tuple[dict[str, Any], ...] = ()
     """The tuner's trials in order: the strategy, how far it got, and the outcome."""
 
@@ -83,6 +86,7 @@ class SearchResult:
             "ties": [candidate.strategy.label for candidate in self.ties],
             "alternatives": [candidate.to_json() | {"best_of": list(reasons)} for candidate, reasons in self.alternatives],
             "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
+            "device_use": self.device_use.to_json() if self.device_use else None,
             "changes_that_fit": [change.to_json() for change in self.changes],
             "rejected_examples": self.reasons,
             "notes": list(self.notes),
