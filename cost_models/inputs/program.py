@@ -105,10 +105,6 @@ class Program(Frozen):
     elementwise: Literal["fused", "eager"] = "fused"
     """``eager``: every operation of a norm, a rotation or a gate reads and writes memory separately."""
 
-    cache_passes: Annotated[float, Field(ge=1, le=8)] = 3.0
-    """Passes over a layer's filled cache in a decode step. lcplan copies the layer out of the stacked cache (read, written) and
-    attends to the copy; 1 for a program that attends to the cache in place."""
-
 
 STEP = Program()
 

@@ -29,6 +29,7 @@ ROLLOUT_MEMORY: tuple[Part, ...] = (
     Part("second_cache", "cache", "second KV cache", "The copy that a step writes where its cache is not donated."),
     _GATHERED_WEIGHTS,
     Part("layer_cache", "cache", "KV cache of a layer", "The slice of the cache that the loop over layers works on."),
+    Part("expert_copies", "state", "experts in another order", "A TPU's copy of all experts for the products of prefill."),
     Part("logits", "activations", "logits", "Logits of the next token of every sequence."),
     _WORKING_SET,
 )

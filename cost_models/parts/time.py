@@ -103,6 +103,7 @@ ROLLOUT_TIME: tuple[Part, ...] = (
     ),
     Part("weights", "compute", "weights", "Reads of all weights and their products, step by step.", rates=("gemm", "hbm")),
     Part("kv_cache", "compute", "KV cache", "Reads of the cache, and its copy where it is not donated.", rates=("hbm",)),
+    Part("sampling", "compute", "sampling", "Passes over the logits of the next tokens.", rates=("hbm",)),
     _FSDP,
     _TENSOR,
     _OVERHEAD,

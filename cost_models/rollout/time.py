@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -14,15 +14,21 @@ from cost_models.inputs.layout import Floats
 from cost_models.parts.part import keys
 from cost_models.parts.time import ROLLOUT_TIME
 from cost_models.rates.published import Rates
-from cost_models.rollout.layout import Rollout
+from cost_models.rollout.layout import FP32_BYTES, Rollout
 from cost_models.time.device_work import StepWork
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-DECODE_KERNELS = 14.0
-"""Kernels of one layer's decode step, counted in strategies/rollout/decode.py after fusion: two norms, products for query, for
-keys and values, output, gate, up and down, two rotations, the cache's write and its layer's slice, scores with softmax, values,
-the gate's product."""
+DECODE_KERNELS = 28.0
+"""Kernels of one layer in the compiled decode step of Qwen3-1.7B on H100 (jax 0.10.1): ten copies of parameters and of the
+layer's number out of stacks, four products, four norms with rotations, the cache's kernel and four around it, the gate's
+product, two sums with the stream, the new keys and values, and the loop's counter."""
+COPIED_PASSES = 3.0
+"""Passes over a part of an array that is copied before it is read: read, written, read."""
+EXPERT_WIDTHS = 6.0
+"""Passes over rows of an expert's width: gate, up and their product, each written and read."""
+LOGIT_PASSES = 3.0
+"""Passes over fp32 logits: written, read for the largest, read for sums of probabilities (strategies/rollout/next_token)."""
 CAST_BYTES = 4.0
 """Further traffic of a weight that is stored in fp32 and multiplied in bf16: its bf16 copy is written and read."""
 
@@ -68,10 +74,16 @@ class RolloutTime:
     @cached_property
     def prefill(self) -> Floats:
         """Products, attention, memory-bound work and collectives of the prompts [s per rollout]."""
-        work, rollout, layout = self._work, self.rollout, self.rollout.layout
+        rollout = self.rollout
+        ends = rollout.gathers * self._gather(self._table)
+        return reduce(np.add, (self._prefill_of(kind) for kind in rollout.kinds), ends)
+
+    def _prefill_of(self, kind: Rollout) -> Floats:
+        """The same for layers of one kind."""
+        work, layout = StepWork(kind.layout, self.rates), kind.layout
         layer = work.layer_forward_gemm + work.forward_attention.total_s + work.layer_forward_memory
-        gathers = rollout.gathers * (self._layers * self._gather(rollout.layer_elements) + 2.0 * self._gather(self._table))
-        return self._layers * (layer + self._stream(layout.tokens)) + gathers
+        gathers = kind.gathers * self._gather(kind.layer_elements)
+        return kind.setting.model.layers * (layer + self._stream(layout.tokens) + gathers)
 
     @property
     def _table(self) -> Floats:
@@ -92,18 +104,34 @@ class RolloutTime:
         """
         rollout, layout = self.rollout, self.rollout.layout
         tables = np.where(rollout.gathers, 2.0, 1.0) * self._table
-        elements = self._layers * rollout.layer_elements + tables
         cast = np.where(layout.gather_bytes > layout.activation_bytes, CAST_BYTES, 0.0)
         each = layout.gather_bytes * np.where(rollout.gathers, 2.0, 1.0) + cast
-        flop = 2.0 * rollout.sequences * (self._layers * rollout.layer_elements + self._table)
+        copied = rollout.copies_weights * (COPIED_PASSES - 1.0) * layout.gather_bytes * rollout.stack_elements
+        read = each * (rollout.stack_elements + tables) + copied + self._expert_rows
+        flop = 2.0 * rollout.sequences * (rollout.stack_elements + self._table)
         rates = {"flop_per_s": self.rates.gemm.value, "hbm_bytes_per_s": self.rates.hbm.value}
-        return self._steps * gemm_seconds(flop, each * elements, **rates)
+        return self._steps * gemm_seconds(flop, read, **rates)
+
+    @property
+    def _expert_rows(self) -> Floats:
+        """Traffic of the rows of all experts in a step [bytes]: every expert takes a row of each sequence, used or not.
+
+        Rows of D are written and read before the products and after them, and two rows of F are written and read, and their
+        product. So each expert's matrices are multiplied with all sequences (strategies/rollout/sample_spec.py, ``decoding``).
+        """
+        layout, total = self.rollout.layout, np.zeros(len(self.rollout.table))
+        for kind in self.rollout.kinds:
+            model = kind.setting.model
+            if model.routed is not None:
+                width = 4.0 * model.d_model + EXPERT_WIDTHS * model.routed.d_ff / layout.tensor
+                total = total + model.layers * model.routed.count * width
+        return layout.activation_bytes * self.rollout.sequences * total
 
     @cached_property
     def kv_cache(self) -> Floats:
-        """Reads of the cache in each pass over a layer of it, and the copy of a cache that is not donated [s per rollout]."""
+        """Reads of the cache, with the copy of a layer or of a cache that is not donated [s per rollout]."""
         rollout = self.rollout
-        passes = rollout.setting.program.cache_passes
+        passes = COPIED_PASSES if rollout.copies_layers else 1.0
         copied = 0.0 if rollout.work.donate else 2.0 * rollout.cache_bytes
         return self._steps * (passes * rollout.read_bytes + copied) / self.rates.hbm.value
 
@@ -111,7 +139,8 @@ class RolloutTime:
     def comm_fsdp(self) -> Floats:
         """Gathers in each step, or of all matrices once; products do not overlap with them [s per rollout]."""
         rollout = self.rollout
-        step = self._layers * self._gather(rollout.layer_elements) + 2.0 * self._gather(self._table)
+        layers = (kind.setting.model.layers * self._gather(kind.layer_elements) for kind in rollout.kinds)
+        step = reduce(np.add, layers, 2.0 * self._gather(self._table))
         return np.where(rollout.gathers, self._steps * step, rollout.gathers_once * self._gather(rollout.matrix_elements))
 
     @cached_property
@@ -126,6 +155,12 @@ class RolloutTime:
         shared = layout.gather_bytes * 2.0 * model.d_model * model.kv_heads * model.head_dim
         spread = layout.kv_spread * self._call("all-gather", ("tensor",), shared)
         return self._steps * (self._layers * (self._stream(rollout.sequences) + spread) + ends)
+
+    @cached_property
+    def sampling(self) -> Floats:
+        """Passes over the logits of the next tokens [s per rollout]."""
+        size = FP32_BYTES * self.rollout.sequences * self.rollout.layout.vocab_width
+        return self._steps * LOGIT_PASSES * size / self.rates.hbm.value
 
     @cached_property
     def overhead(self) -> Floats:

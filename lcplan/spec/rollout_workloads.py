@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.workload import Workload
 from lcplan.spec.workload_facts import WorkloadFacts
-from lcplan.strategy import Dtype
+from lcplan.strategy import KvDtype
 
 Tokens = Annotated[int, Field(gt=0, le=2**30)]
 Sequences = Annotated[int, Field(gt=0, le=2**40)]
@@ -50,7 +50,6 @@ class SampleWorkload(Frozen):
         sizes=("prompt", "generate"),
         batch_field="batch",
         trained=False,
-        windows=False,
         figures=("decode_step_s", "seconds_per_sequence"),
     )
 
@@ -60,7 +59,7 @@ class SampleWorkload(Frozen):
     batch: Sequences
     """Sequences that are sampled at a time, over all devices."""
     precision: Literal["bf16", "fp32"] = "bf16"
-    kv_dtype: Dtype = "bf16"
+    kv_dtype: KvDtype = "bf16"
     """The dtype of keys and values in the cache."""
     temperature: Temperature = 1.0
     """Divides the logits before a token is drawn from them; 0 takes the most likely token."""

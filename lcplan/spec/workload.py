@@ -35,7 +35,6 @@ class Workload(Frozen):
         sizes=("seq_len",),
         batch_field="global_batch",
         trained=True,
-        windows=True,
     )
 
     kind: Literal["train"] = "train"

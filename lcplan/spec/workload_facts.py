@@ -28,7 +28,5 @@ class WorkloadFacts:
     """Field, and option, that counts the sequences."""
     trained: bool
     """Whether it has a train step."""
-    windows: bool
-    """Whether its attention may keep to a sliding window shorter than the sequence."""
     figures: tuple[str, ...] = ()
     """Figures that its estimates have beyond those of every estimate."""

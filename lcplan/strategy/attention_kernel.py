@@ -18,6 +18,9 @@ CUDNN_UNLIKE_HEADS_CAPABILITY, CUDNN_LARGEST_UNLIKE_HEAD_DIM = (9, 0), 192
 """Keys and values with heads of unlike size take cuDNN 9.10 and compute capability 9.0 (jax 0.10.1,
 _src/cudnn/fused_attention_stablehlo.py); DeepSeek's 192 and 128 are the case that it was written for."""
 
+LEAST_TRITON_DIM = 16
+"""Smallest dimension of a product in Triton (``tl.dot``)."""
+
 
 def attention_kernel(
     model: ModelSpec,
@@ -74,3 +77,16 @@ def shortest_chunk(seq_len: int, context: int) -> int:
     2048
     """
     return seq_len // (2 * context)
+
+
+def reads_cache_in_place(kind: Literal["gpu", "tpu", "cpu"], head_dim: int, *, amd: bool = False) -> bool:
+    """Whether a decode step reads a layer's keys and values where the stacked cache has them, in one pass.
+
+    XLA for TPU reads a layer of a stack inside a product. XLA for GPU copies it first, so a Pallas kernel reads it there, whose
+    tiles are powers of two. Elsewhere the layer is copied: read, written, and read again.
+
+    >>> [reads_cache_in_place(*case) for case in (("tpu", 80), ("gpu", 128), ("gpu", 96), ("cpu", 128))]
+    [True, True, False, False]
+    """
+    power = head_dim >= LEAST_TRITON_DIM and head_dim & (head_dim - 1) == 0
+    return kind == "tpu" or (kind == "gpu" and power and not amd)

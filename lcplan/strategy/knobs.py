@@ -32,6 +32,8 @@ Scheduler = Literal[
     "one-shot-all-reduce",
 ]
 Dtype = Literal["bf16", "fp32"]
+KvDtype = Literal["bf16", "fp32", "fp8"]
+"""Dtypes of a rollout's cache; fp8 is e4m3 with an fp32 factor per token and head."""
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 MoeDispatch = Literal["dropless", "capacity", "gather"]

@@ -12,7 +12,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
-from lcplan.strategy import AXES, KNOBS, Dtype, Knob
+from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
 from planner.cli.hardware_words import noted
 
 HW_HELP = "Hardware: gb200-nvl72, dgx-h100x4, mi300x, 8xh100, tpu-v5p-64, a YAML spec."
@@ -135,7 +135,7 @@ _WORKLOAD = [
     click.option("--prompt", type=Tokens("--prompt"), metavar="TOKENS", help="sample, rl: prompt of each sequence."),
     click.option("--generate", type=Tokens("--generate"), metavar="TOKENS", help="sample, rl: tokens after it."),
     click.option("--batch", type=click.IntRange(min=1), metavar="SEQS", help="sample, rl: sequences of a rollout."),
-    click.option("--kv-dtype", type=click.Choice(get_args(Dtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
+    click.option("--kv-dtype", type=click.Choice(get_args(KvDtype)), help="sample, rl: the cache's dtype. [default: bf16]"),
     click.option(
         "--temperature",
         type=click.FloatRange(0, 100),

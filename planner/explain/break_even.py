@@ -83,10 +83,7 @@ def _workload(request: SearchRequest, name: str, *, now: int, words: Callable[[i
 
 def _sequence(request: SearchRequest) -> Iterator[_Tried]:
     now = request.workload.seq_len
-    window = request.longest
-    for tried in _workload(request, "seq", now=now, words=lambda value: f"sequences of {format_tokens(value)}"):
-        if window is None or tried.value <= window:
-            yield tried
+    yield from _workload(request, "seq", now=now, words=lambda value: f"sequences of {format_tokens(value)}")
 
 
 def _batch(request: SearchRequest) -> Iterator[_Tried]:

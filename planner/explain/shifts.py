@@ -52,8 +52,7 @@ def _alike(one: Strategy, other: Strategy) -> bool:
 
 def _varied(request: SearchRequest) -> Iterator[Varied]:
     seq, hbm = request.workload.seq_len, int(request.hardware.device.hbm_bytes.value)
-    window = request.longest or 2**40
-    lengths = tuple(int(seq * factor) for factor in FACTORS if seq * factor == int(seq * factor) <= window)
+    lengths = tuple(int(seq * factor) for factor in FACTORS if seq * factor == int(seq * factor) <= 2**40)
     yield Varied(QUANTITIES["seq"], lengths)
     yield Varied(QUANTITIES["hbm"], tuple(int(hbm * factor) for factor in FACTORS))
     yield Varied(QUANTITIES["bandwidth"], tuple(-factor for factor in FACTORS))

@@ -58,11 +58,6 @@ class SearchRequest(Frozen):
                 f"{', '.join(self.model.not_planned)}; "
                 f"its parameters are in `lcplan catalog models {self.model.name}`"
             )
-        if self.longest is not None and self.workload.seq_len > self.longest:
-            raise ValueError(
-                f"{self.model.name} attends in a sliding window of {self.longest} tokens, which lcplan's rollouts do not have; "
-                f"ask for at most {self.longest} tokens of prompt and generated together, or for --workload train"
-            )
         return self
 
     @property
@@ -70,11 +65,6 @@ class SearchRequest(Frozen):
         """Features of the model, and of the strategies that are asked for, that no step computes; empty: it can be compiled."""
         folded: tuple[int, ...] = self.filters.expert_fold
         return (*self.model.not_built, *(("folded expert ranks",) if max(folded, default=1) > 1 else ()))
-
-    @property
-    def longest(self) -> int | None:
-        """The longest sequence that can be asked for [tokens]: a rollout attends to all of it; None: any."""
-        return None if self.workload.facts.windows else self.model.sliding_window
 
     @property
     def identity(self) -> dict[str, Any]:

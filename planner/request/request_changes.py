@@ -39,8 +39,8 @@ class Ask:
 
     @property
     def longest(self) -> int:
-        """Longest sequence to ask for: a rollout's attention window, or the workload's limit [tokens]."""
-        return min(LONGEST_TOKENS, self.request.longest or LONGEST_TOKENS)
+        """Longest sequence to ask for [tokens]."""
+        return LONGEST_TOKENS
 
     def at(self, *, seq_len: int | None = None, global_batch: int | None = None) -> SearchRequest:
         """The request at another length [tokens] or batch [sequences]; the default batch follows the length."""

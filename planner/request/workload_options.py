@@ -8,7 +8,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, AnyWorkload, OldLogProbs, WorkloadKind
-from lcplan.strategy import KNOBS, Dtype, Knob
+from lcplan.strategy import KNOBS, Knob, KvDtype
 from planner.request.request import default_global_batch
 
 
@@ -22,7 +22,7 @@ class WorkloadOptions(Frozen):
     prompt: int | None = None
     generate: int | None = None
     batch: int | None = None
-    kv_dtype: Dtype | None = None
+    kv_dtype: KvDtype | None = None
     temperature: float | None = None
     no_donate: bool = False
     old_log_probs: OldLogProbs | None = None

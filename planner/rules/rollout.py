@@ -25,13 +25,12 @@ def _say_one_token(setting: Setting, strategy: Strategy) -> str:
     return f"{axis}: a decode step has one token of each sequence; use data, fsdp and tensor"
 
 
-def _dense(setting: Setting, table: StrategyTable) -> Mask:
-    return np.full(len(table), setting.model.experts is not None or setting.model.latent is not None)
+def _latent(setting: Setting, table: StrategyTable) -> Mask:
+    return np.full(len(table), setting.model.latent is not None)
 
 
-def _say_dense(setting: Setting, strategy: Strategy) -> str:
-    what = "routes tokens to experts" if setting.model.experts else "has latent attention"
-    return f"{setting.model.name} {what}, through which decoding is not built; ask for a dense model"
+def _say_latent(setting: Setting, strategy: Strategy) -> str:
+    return f"{setting.model.name} has latent attention, through which decoding is not built; ask for a model without it"
 
 
 def _rows(setting: Setting, table: StrategyTable) -> Mask:
@@ -48,7 +47,7 @@ def _say_rows(setting: Setting, strategy: Strategy) -> str:
 
 
 ROLLOUT_RULES: tuple[Rule, ...] = (
-    Rule("dense-model", "mesh", _dense, _say_dense),
+    Rule("plain-attention", "mesh", _latent, _say_latent),
     Rule("one-token", "mesh", _one_token, _say_one_token),
     *(rule for rule in (*DEVICE_RULES, *SHARDING_RULES, *BATCH_RULES[:1]) if rule.level == "mesh"),
     Rule("decode-rows", "mesh", _rows, _say_rows),

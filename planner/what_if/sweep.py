@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Bools
 from cost_models.inputs.table import StrategyTable
-from lcplan.formats.errors import BadInputError
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest, default_tokens
 from planner.request.request_changes import Ask
@@ -82,7 +81,7 @@ def sweep(ask: Ask, varied: tuple[Varied, ...], *, question: Question = "sweep")
     """One point a combination, in the order of ``combinations``; a boundary question is asked at each."""
     spaces: dict[Combination, Priced] = {}
     for combination in combinations(varied):
-        here = _checked(applied(ask, combination))
+        here = applied(ask, combination)
         names = point_json(combination)
         if "bandwidth" in names:
             names["bandwidth"] = names["bandwidth_oneway_bytes_per_s"] = link_bandwidth(here.request.hardware)
@@ -113,23 +112,6 @@ def _widest(ask: Ask, varied: tuple[Varied, ...], *, combination: Combination) -
     return (
         here if any(quantity.name == "devices" for quantity, _ in key) or not most else Ask(here.request, here.backends, most)
     )
-
-
-def _checked(ask: Ask) -> Ask:
-    """Refuse a length beyond the attention window of a rollout's model, as a search would.
-
-    Raises
-    ------
-    BadInputError
-        With the window.
-    """
-    window = ask.request.longest
-    if window is not None and ask.request.workload.seq_len > window:
-        raise BadInputError(
-            f"{ask.request.model.name} attends in a sliding window of {window} tokens, which lcplan's rollouts do not have; "
-            f"vary seq up to {window} tokens"
-        )
-    return ask
 
 
 def _point(here: Ask, space: Priced, *, names: dict[str, Value]) -> Point:

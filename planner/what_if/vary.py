@@ -11,7 +11,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.hardware import Figure, HardwareSpec
-from lcplan.strategy import AXIS_RECORDS, KNOB_ALIASES, KNOBS, Axis, Dtype, Knob
+from lcplan.strategy import AXIS_RECORDS, KNOB_ALIASES, KNOBS, Axis, Dtype, Knob, KvDtype
 from lcplan.strategy.knob import UNBOUNDED
 from lcplan.strategy.knobs import ALL, ROLLOUT
 from planner.request.filters import AxisFilter
@@ -264,7 +264,7 @@ _PLAIN = (
     Quantity("dtype", "precision", _known("dtype", _DTYPES), _field("precision"), ordered=False, workloads=("train",)),
     Quantity("prompt", "prompt", _tokens("prompt"), _field("prompt"), workloads=ROLLOUT),
     Quantity("generate", "generate", _tokens("generate"), _field("generate"), workloads=ROLLOUT),
-    Quantity("kv-dtype", "kv_dtype", _known("kv-dtype", _DTYPES), _field("kv_dtype"), False, ROLLOUT),
+    Quantity("kv-dtype", "kv_dtype", _known("kv-dtype", get_args(KvDtype)), _field("kv_dtype"), False, ROLLOUT),
 )
 QUANTITIES: dict[str, Quantity] = {
     **{quantity.name: quantity for quantity in _PLAIN},

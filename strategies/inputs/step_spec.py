@@ -10,17 +10,17 @@ import jax.numpy as jnp
 
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Dtype, Strategy
+from lcplan.strategy import KvDtype, Strategy
 from lcplan.strategy.attention_kernel import AttentionKernel
 from strategies.inputs.policy import PolicyObjective
 
 KernelName = AttentionKernel
 Platform = Literal["gpu", "tpu", "cpu"]
-_DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32")}
+_DTYPES = {"bf16": jnp.dtype("bfloat16"), "fp32": jnp.dtype("float32"), "fp8": jnp.dtype("float8_e4m3fn")}
 
 
-def dtype_of(name: Dtype) -> jnp.dtype:
-    """The dtype that a strategy's field names."""
+def dtype_of(name: KvDtype) -> jnp.dtype:
+    """The dtype that a field of a strategy or of a workload names."""
     return _DTYPES[name]
 
 

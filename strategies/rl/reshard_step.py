@@ -28,7 +28,7 @@ from strategies.model.decoder import Decoder
 from strategies.parallel.mesh import STATE_AXES, build_mesh
 from strategies.parallel.placement import axes_of, partition_specs
 from strategies.rl.update_step import update_spec
-from strategies.rollout.parameters import graph_and_shapes
+from strategies.rollout.parameters import given_shapes
 from strategies.rollout.sample_spec import SampleSpec
 from strategies.rollout.step import compiled_with
 
@@ -121,7 +121,7 @@ def build_step(spec: ReshardSpec, mesh: Mesh) -> ReshardStep:
     """
     own = nnx.split(nnx.eval_shape(lambda: Decoder(spec.update, nnx.Rngs(params=0))), nnx.Param)[1]
     target = rollout_spec(spec)
-    shapes = graph_and_shapes(target)[1]
+    shapes = given_shapes(target)
     if jax.tree.structure(own) != jax.tree.structure(shapes):
         percent = spec.strategy.offload_percent
         raise BadInputError(

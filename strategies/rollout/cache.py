@@ -28,6 +28,10 @@ from strategies.parallel.mesh import BATCH_AXES, TENSOR
 STACK = P(None, BATCH_AXES, TENSOR)
 """``L B/(data, fsdp) K/tensor S H``."""
 ROWS = P(BATCH_AXES)
+LARGEST = 448.0
+"""The largest number of e4m3 (P. Micikevicius et al., "FP8 formats for deep learning", arXiv:2209.05433)."""
+TINY = 1e-20
+"""Rows of zeros have this largest element, so that nothing is divided by zero."""
 
 
 @jax.tree_util.register_dataclass
@@ -37,6 +41,14 @@ class Stack:
 
     keys: Float[Array, "L B K S H"]
     values: Float[Array, "L B K S H"]
+    key_scales: Float[Array, "L B K S"] | None = None
+    """The factor of each key of a cache in fp8; values have factors of their own."""
+    value_scales: Float[Array, "L B K S"] | None = None
+
+    @property
+    def products_dtype(self) -> jnp.dtype:
+        """The dtype in which attention multiplies keys and values; fp8 is cast to bf16, which has its values exactly."""
+        return jnp.dtype(jnp.bfloat16) if self.key_scales is not None else self.keys.dtype
 
     @property
     def slots(self) -> int:
@@ -74,25 +86,31 @@ def write_prompts(stack: Stack, kv: Float[Array, "2 b T K H"], place: Place, *, 
     length, slots = rows.shape[3], stack.slots
     if length > slots:
         rows = jnp.roll(rows[:, :, :, length - slots :], length, axis=3)
-    return _each(stack, rows, lambda old, new: _write_prompt(old, new, place))
-
-
-def _write_prompt(stack: Array, rows: Float[Array, "b K T H"], place: Place) -> Array:
-    """XLA for GPU gives the whole stack the layout of untransposed rows, and copies it before and after."""
-    rows = rows.astype(stack.dtype)[None]
-    rows = with_layout_constraint(rows, Layout(major_to_minor=tuple(range(rows.ndim))))
-    return lax.dynamic_update_slice(stack, rows, (place.layer, place.sequence, 0, 0, 0))
+    return _written(stack, rows[:, None], (place.layer, place.sequence, 0, 0))
 
 
 def write_token(stack: Stack, kv: Float[Array, "2 L B K H"], position: Int[Array, ""]) -> Stack:
     """The stack with one token's keys and values of all its layers."""
-    slot = position % stack.slots
-    return _each(
-        stack,
-        kv[:, :, :, :, None],
-        lambda old, new: lax.dynamic_update_slice(old, new.astype(old.dtype), (0, 0, 0, slot, 0)),
+    return _written(stack, kv[:, :, :, :, None], (0, 0, 0, position % stack.slots))
+
+
+def _written(stack: Stack, kv: Float[Array, "2 l b K T H"], place: tuple[Any, ...]) -> Stack:
+    """XLA for GPU gives the whole stack the layout of untransposed rows, and copies it before and after."""
+    update = lax.dynamic_update_slice
+    if stack.key_scales is None or stack.value_scales is None:
+        kv = with_layout_constraint(kv.astype(stack.keys.dtype), Layout(major_to_minor=tuple(range(kv.ndim))))
+        return replace(stack, keys=update(stack.keys, kv[0], (*place, 0)), values=update(stack.values, kv[1], (*place, 0)))
+    rows, scales = scaled(kv)
+    rows = with_layout_constraint(rows, Layout(major_to_minor=tuple(range(rows.ndim))))
+    return Stack(
+        keys=update(stack.keys, rows[0], (*place, 0)),
+        values=update(stack.values, rows[1], (*place, 0)),
+        key_scales=update(stack.key_scales, scales[0], place),
+        value_scales=update(stack.value_scales, scales[1], place),
     )
 
 
-def _each(stack: Stack, kv: Array, written: Any) -> Stack:
-    return replace(stack, keys=written(stack.keys, kv[0]), values=written(stack.values, kv[1]))
+def scaled(x: Float[Array, "... H"]) -> tuple[Float[Array, "... H"], Float[Array, " ..."]]:
+    """``x`` in fp8 (e4m3) and a factor per row, with which its largest element is fp8's largest."""
+    factors = jnp.maximum(jnp.abs(x.astype(jnp.float32)).max(axis=-1), TINY) / LARGEST
+    return (x.astype(jnp.float32) / factors[..., None]).astype(jnp.float8_e4m3fn), factors

@@ -44,7 +44,7 @@ class Decode:
     ) -> tuple[Cache, Float[Array, "B V"]]:
         """Run one step: ``tokens_B`` take the slot ``position``, and the cache has all tokens before them."""
         decoder: Decoder = nnx.merge(self.graph, params)
-        reader = Reader(position, cache.padding_B, self.length)
+        reader = Reader(position, cache.padding_B, self.length, self.spec.cache_kernel)
         rope = rope_of(self.spec, position - cache.padding_B)
 
         def layer(module: Layer, x_RD: Array, stack: Stack, number: Array) -> tuple[Array, Array]:
@@ -121,8 +121,12 @@ def _logits(decoder: Decoder, x_RD: Float[Array, "R D"]) -> Float[Array, "B V"]:
 
 def empty_cache(spec: SampleSpec) -> Cache:
     """A cache of no token, over all devices."""
-    parts = (Stack(*(jnp.zeros(shape, spec.cache_dtype) for _ in range(2))) for shape in spec.stack_shapes)
-    return Cache(tuple(parts), jnp.zeros(spec.workload.batch, jnp.int32))
+    stacks = []
+    for shape in spec.stack_shapes:
+        kv = (jnp.zeros(shape, spec.cache_dtype) for _ in range(2))
+        scales = (jnp.zeros(shape[:-1], jnp.float32) for _ in range(2)) if spec.workload.kv_dtype == "fp8" else ()
+        stacks.append(Stack(*kv, *scales))
+    return Cache(tuple(stacks), jnp.zeros(spec.workload.batch, jnp.int32))
 
 
 def empty_cache_shapes(spec: SampleSpec) -> Cache:

@@ -12,6 +12,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from strategies.inputs.step_spec import StepSpec
 from strategies.model.decoder import Decoder
 from strategies.parallel.collectives import all_gather
 from strategies.parallel.mesh import STATE_AXES, TENSOR
@@ -22,10 +23,16 @@ from strategies.rollout.sample_spec import SampleSpec
 _MATRICES = frozenset(SPLIT) - {name for name in SPLIT if name.endswith("_bias")}
 
 
-def graph_and_shapes(spec: SampleSpec) -> tuple[Any, nnx.State]:
-    """The decoder that serves, and the shapes of the given parameters: fp32 masters, or matrices in the gather dtype."""
-    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec.served, nnx.Rngs(params=0))), nnx.Param)
-    return graph, jax.eval_shape(lambda tree: stored_dtype(spec, tree), params)
+def graph_of(step: StepSpec) -> tuple[Any, nnx.State]:
+    """The decoder of a step, and the shapes of its parameters."""
+    graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(step, nnx.Rngs(params=0))), nnx.Param)
+    return graph, params
+
+
+def given_shapes(spec: SampleSpec) -> nnx.State:
+    """The shapes of the given parameters: fp32 masters, or matrices in the gather dtype."""
+    shapes: nnx.State = jax.eval_shape(lambda tree: stored_dtype(spec, tree), graph_of(spec.served)[1])
+    return shapes
 
 
 def stored_dtype(spec: SampleSpec, params: nnx.State) -> nnx.State:

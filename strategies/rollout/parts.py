@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from strategies.parallel.mesh import BATCH_AXES, TENSOR
 from strategies.rollout.cache import CACHE, ROWS, Cache
 from strategies.rollout.decode import Decode, Prefill
 from strategies.rollout.next_token import Chosen, draws, greedy, sampled
+from strategies.rollout.parameters import graph_of
 from strategies.rollout.sample_spec import SampleSpec
 
 
@@ -26,15 +28,22 @@ class Parts:
     """Functions inside ``jit``, on the serving mesh."""
 
     spec: SampleSpec
-    graph: Any
     mesh: Mesh
     placed: nnx.State
+
+    @cached_property
+    def _prefill_graph(self) -> Any:
+        return graph_of(self.spec.served)[0]
+
+    @cached_property
+    def _decode_graph(self) -> Any:
+        return graph_of(self.spec.decoding)[0]
 
     def logits(
         self, params: nnx.State, cache: Cache, tokens_B: Int[Array, " B"], position: Int[Array, ""]
     ) -> tuple[Cache, Float[Array, "B V"]]:
         """Run one decode step that reads the whole cache."""
-        body = Decode(self.spec, self.graph, self.spec.workload.seq_len)
+        body = Decode(self.spec, self._decode_graph, self.spec.workload.seq_len)
         mapped = self._map(body, (self.placed, CACHE, ROWS, P()), (CACHE, P(BATCH_AXES, TENSOR)))
         made: tuple[Cache, Array] = mapped(params, cache, tokens_B, position)
         return made
@@ -44,7 +53,7 @@ class Parts:
     ) -> Cache:
         """Write the prompts into the cache."""
         given = (params, cache, prompts_BT) + (() if lengths_B is None else (lengths_B,))
-        mapped = self._map(Prefill(self.spec, self.graph), (self.placed, CACHE, ROWS, ROWS)[: len(given)], CACHE)
+        mapped = self._map(Prefill(self.spec, self._prefill_graph), (self.placed, CACHE, ROWS, ROWS)[: len(given)], CACHE)
         made: Cache = mapped(*given)
         return made
 
@@ -58,7 +67,7 @@ class Parts:
         length: int | None = None,
     ) -> tuple[Cache, Chosen]:
         """Run one decode step that reads ``length`` slots, all by default, and choose the next tokens."""
-        body = Decode(self.spec, self.graph, length or self.spec.workload.seq_len)
+        body = Decode(self.spec, self._decode_graph, length or self.spec.workload.seq_len)
 
         def chosen(params: nnx.State, cache: Cache, tokens_B: Array, position: Array, key: Array) -> tuple[Cache, Chosen]:
             cache, logits_UV = body(params, cache, tokens_B, position)

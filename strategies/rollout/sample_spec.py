@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ class SampleSpec:
     kernel: KernelName
     platform: Platform = "cpu"
     """The compiler's platform, which ``build_step`` reads from the mesh."""
+    cache_kernel: bool = False
+    """Whether a Pallas kernel reads the cache; ``build_step`` decides by the devices."""
 
     @property
     def sampling(self) -> Sampling:
@@ -44,10 +46,20 @@ class SampleSpec:
             return self.stored
         return self._step(mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1}))
 
+    @cached_property
+    def decoding(self) -> StepSpec:
+        """The StepSpec of a decode step: with few tokens, each expert multiplies all of them, and reads its matrices once.
+
+        Dispatch with a capacity of every token: a loop over blocks of rows would run three short products per expert.
+        """
+        strategy = self.served.strategy.model_copy(update={"moe_dispatch": "capacity"})
+        return replace(self.served, strategy=strategy)
+
     def _step(self, mesh: Mesh) -> StepSpec:
         """The StepSpec of prefill on ``mesh``: its sequence is the prompt."""
         work = self.workload
-        strategy = self.strategy.model_copy(update={"mesh": mesh, "microbatches": 1, "sampling": None})
+        own = {"mesh": mesh, "microbatches": 1, "sampling": None, "moe_dispatch": "dropless", "moe_capacity_percent": 0}
+        strategy = self.strategy.model_copy(update=own)
         return StepSpec(self.model, work.train_view(work.prompt), strategy, self.kernel, self.platform)
 
     @property

@@ -24,6 +24,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
 from lcplan.formats.errors import BadInputError
+from lcplan.strategy.attention_kernel import reads_cache_in_place
 from strategies.model.decoder import Decoder
 from strategies.parallel.mesh import BATCH_AXES, TENSOR, build_mesh, platform_of
 from strategies.parallel.placement import partition_specs
@@ -32,7 +33,7 @@ from strategies.rollout.decode import empty_cache, empty_cache_shapes
 from strategies.rollout.generated import Generated, last_tokens
 from strategies.rollout.limits import check
 from strategies.rollout.next_token import Chosen
-from strategies.rollout.parameters import gather, graph_and_shapes, stored_dtype
+from strategies.rollout.parameters import gather, given_shapes, stored_dtype
 from strategies.rollout.parts import Parts
 from strategies.rollout.sample_spec import SampleSpec
 
@@ -251,12 +252,12 @@ def build_step(spec: SampleSpec, mesh: Mesh) -> SampleStep:
     BadInputError
         The program cannot run this model or workload under this layout; all reasons at once.
     """
-    spec = replace(spec, platform=platform_of(mesh))
+    spec = replace(spec, platform=platform_of(mesh), cache_kernel=_has_cache_kernel(spec, mesh))
     check(spec)
-    graph, shapes = graph_and_shapes(spec)
+    shapes = given_shapes(spec)
     shardings = _everywhere(partition_specs(spec.stored, shapes), mesh)
     serving = build_mesh(spec.served.strategy, list(mesh.devices.flat))
-    parts = Parts(spec, graph, serving, partition_specs(spec.served, shapes))
+    parts = Parts(spec, serving, partition_specs(spec.served, shapes))
     once = spec.sampling.parameters == "gathered-once"
     collect = gather(spec, mesh, shapes) if once else lambda params: params
 
@@ -284,6 +285,12 @@ def build_step(spec: SampleSpec, mesh: Mesh) -> SampleStep:
         shapes=shapes,
         served=served,
     )
+
+
+def _has_cache_kernel(spec: SampleSpec, mesh: Mesh) -> bool:
+    """Whether the devices are NVIDIA's and the model's heads are of a size that the kernel of the cache takes."""
+    nvidia = platform_of(mesh) == "gpu" and mesh.devices.flat[0].device_kind.startswith("NVIDIA")
+    return nvidia and reads_cache_in_place("gpu", spec.model.head_dim)
 
 
 def _placement(spec: SampleSpec, mesh: Mesh, params: Shardings) -> dict[str, Any]:

@@ -119,4 +119,4 @@ def test_values_that_no_strategy_has_are_bad_input(options, says):
 def test_the_largest_batch_of_a_rollout_needs_no_batch():
     found = planner.whatif("max-batch", workload="sample", model="qwen3-1.7b", hw="tpu-v4-32", prompt=256, generate=1024)
     assert found.answer is not None
-    assert found.answer.value == 3424
+    assert found.answer.value == 3520

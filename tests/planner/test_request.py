@@ -14,14 +14,9 @@ def test_too_many_devices(ask):
         ask(devices=73)
 
 
-def test_a_rollout_longer_than_the_sliding_window_is_refused(ask):
-    assert ask("mistral-7b-v0.1", seq=8192).longest is None
-    rollout = SampleWorkload(prompt=4096, generate=1, batch=8)
-    with pytest.raises(
-        BadInputError, match=r"mistral-7b-v0.1 attends in a sliding window of 4096 tokens, which lcplan's rollouts do not have"
-    ):
-        ask("mistral-7b-v0.1", workload=rollout)
-    assert ask("mistral-7b-v0.1", workload=SampleWorkload(prompt=4095, generate=1, batch=8)).longest == 4096
+def test_a_rollout_may_be_longer_than_the_sliding_window(ask):
+    rollout = SampleWorkload(prompt=8192, generate=1024, batch=8)
+    assert ask("mistral-7b-v0.1", workload=rollout).workload.seq_len == 9216
 
 
 @pytest.mark.parametrize(

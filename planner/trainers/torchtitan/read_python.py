@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -50,6 +51,9 @@ class Module:
         """A literal, or a constant of the module; else ``_MISSING``."""
         if isinstance(node, ast.Name):
             return self.constants.get(node.id, _MISSING)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            factors = self.value(node.left), self.value(node.right)
+            return factors[0] * factors[1] if all(type(factor) is int for factor in factors) else _MISSING
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError):
@@ -138,21 +142,27 @@ def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str, ast.expr]]:
                 yield section, target.attr, node.value
 
 
+def _stated(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
+    """Values that a function gives to a setting: ``config.NAME = ..``, or a keyword of a call."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and node.targets[0].attr == name:
+            yield node.value
+        if isinstance(node, ast.keyword) and node.arg == name:
+            yield node.value
+
+
 def _remat(module: Module) -> tuple[str | None, list[str]]:
-    for node in ast.walk(module.function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-            if node.targets[0].attr != "activation_checkpoint":
-                continue
-            if isinstance(node.value, ast.Constant) and node.value.value is None:
-                return "save-all", []
-            name = _called(node.value).partition(".")[0] if isinstance(node.value, ast.Call) else ""
-            if name == "SelectiveAC":
-                return "save-all", [
-                    "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
-                ]
-            if name in REMAT:
-                return REMAT[name], []
-            return None, [f"lcplan does not know activation_checkpoint {name or 'value'}: give --remat"]
+    for value in _stated(module.function, "activation_checkpoint"):
+        if isinstance(value, ast.Constant) and value.value is None:
+            return "save-all", []
+        name = _called(value).partition(".")[0] if isinstance(value, ast.Call) else ""
+        if name == "SelectiveAC":
+            return "save-all", [
+                "selective checkpointing keeps attention and every second product: priced so, nearest policy none"
+            ]
+        if name in REMAT:
+            return REMAT[name], []
+        return None, [f"lcplan does not know activation_checkpoint {name or 'value'}: give --remat"]
     return None, ["activation_checkpoint is the base configuration's and was not read: give --remat"]
 
 
@@ -171,16 +181,19 @@ def _attention(module: Module) -> str | None:
     return next((str(value) for value in asked if value is not None), None)
 
 
+def _package(module: Module) -> str:
+    """torchtitan's package of the model: that of the registry's import, or the module's own folder."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "model_registry" for alias in node.names):
+            if node.level == 1 and not node.module:
+                return Path(module.file).absolute().parent.name
+            if node.module and node.module.startswith("torchtitan.models."):
+                return node.module.split(".")[2]
+    return ""
+
+
 def _model(module: Module) -> ModelSpec | None:
-    package = next(
-        (
-            node.module.split(".")[2]
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torchtitan.models.")
-            and any(alias.name == "model_registry" for alias in node.names)
-        ),
-        "",
-    )  # fmt: skip
+    package = _package(module)
     model: ModelSpec | None = None
     rope: dict[str, Any] = {}
     for call in module.calls():

@@ -15,7 +15,7 @@ from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import parse_bytes, parse_seconds, parse_tokens
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from lcplan.spec.workload_facts import WorkloadFacts
-from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, MoeDispatch, ParameterLayout
+from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, KvDtype, MoeDispatch, ParameterLayout
 from lcplan.strategy.remat import tensor_name
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
@@ -103,7 +103,7 @@ class RowWorkload(Frozen):
     kind: Literal["train", "sample"] = "train"
     prompt: Count | None = None
     generate: Count | None = None
-    kv_dtype: Dtype = "bf16"
+    kv_dtype: KvDtype = "bf16"
     donate: bool = True
     seq_len: Tokens | None = None
     global_batch: Count | None = None

@@ -17,7 +17,9 @@ from cost_models.rollout.time import RolloutTime
 from cost_models.time.forward import ForwardTime, forward_seconds
 from cost_models.time.step import StepTime
 from lcplan.catalog import hardware
+from lcplan.spec.experts import Experts
 from lcplan.spec.rollout_workloads import RlWorkload, SampleWorkload
+from lcplan.spec.windows import WindowPattern
 from lcplan.strategy import Mesh, Sampling, Strategy
 
 FLOOR_S = 3e-6
@@ -30,13 +32,14 @@ def near(value):
     return pytest.approx([value], rel=1e-9)
 
 
-def rollout(parameters="gathered-per-step", *, machine="dgx-h100x2", cache="whole", work=None, gather_dtype="bf16", **axes):
-    found = hardware(machine)
+def rollout(parameters="gathered-per-step", *, machine="dgx-h100x2", cache="whole", work=None, model=None, **axes):
+    found, gather_dtype = hardware(machine), axes.pop("gather_dtype", "bf16")
     workload = SampleWorkload(prompt=64, generate=64, batch=4).model_copy(update=work or {})
     mesh = Mesh(**(axes or {"fsdp": 2}))
     sampling = Sampling(mesh=mesh, parameters=parameters, cache=cache)
     strategy = Strategy(mesh=mesh, sampling=sampling, gather_dtype=gather_dtype)
-    return Rollout(Setting(HAND, found, workload, found.usable_bytes), RolloutTable.from_strategies([strategy]))
+    setting = Setting(HAND.model_copy(update=model or {}), found, workload, found.usable_bytes)
+    return Rollout(setting, RolloutTable.from_strategies([strategy]))
 
 
 def time(*arguments, rates=None, **fields):
@@ -71,10 +74,13 @@ def test_moments_of_a_rollouts_memory():
     # activations of a token: 2 bytes x (4 x 8 + 3 x 16 + 2 x 16); two sequences' next tokens, or two prompts of 64
     assert held["embedding"]["working_set"] == near(2 * 2 * 112)
     assert held["prefill"]["working_set"] == near(2 * 2 * 64 * 112)
-    # the gathered table and its bf16 shard; a layer's matrices; a layer's half of the cache; fp32 logits
+    # the gathered table and its bf16 shard; a layer's matrices; a layer's half of the cache where it is copied; fp32 logits
     assert held["embedding"]["gathered_weights"] == near(2 * 256 * 1.5)
     assert held["layers"]["gathered_weights"] == near(2 * 768)
     assert held["layers"]["layer_cache"] == near(16384 / 2)
+    assert memory(machine="tpu-v5e-8").phases()["layers"]["layer_cache"] == near(0)
+    # new keys and values of both layers: 2 bytes x 2 x 2 x 2 sequences x 8 features
+    assert held["layers"]["working_set"] == near(2 * 2 * 112 + 2 * 2 * 2 * 2 * 8)
     assert held["head"]["logits"] == near(4 * 2 * 32)
 
 
@@ -87,8 +93,8 @@ def test_prefill_takes_2048_tokens_of_a_device_at_a_time():
 def test_prefill_is_a_forward_pass_with_its_gathers():
     # 128 tokens: products 2 x 128 x 768, attention 4 x 128 x 32 x 16, 43008 bytes; two layers
     layers = 2 * (2 * 128 * 768 + 4 * 128 * 32 * 16 + 43008) / COMPUTE
-    # half of 2 x 768 bytes a layer and of 2 x 256 of each table
-    assert time().prefill == near(layers + (2 * 768 + 2 * 256) / LINK)
+    # half of 2 x 768 bytes a layer and of 2 x 256 of the embedding: prefill has no logits
+    assert time().prefill == near(layers + (2 * 768 + 256) / LINK)
     assert time("gathered-once").prefill == near(layers)
 
 
@@ -103,16 +109,55 @@ def test_prefill_over_tensor_moves_the_stream_four_times_a_layer():
 def test_weights_are_read_once_a_step_or_multiplied():
     # gathered: written and read, 4 bytes of 2 x 768 + 2 x 256 elements; else 2 x 2 sequences x (2 x 768 + 256) FLOP
     assert time().weights == near(64 * 4 * 2048 / COMPUTE)
-    assert time("gathered-once").weights == near(64 * 4 * 1792 / COMPUTE)
+    assert time("gathered-once", machine="tpu-v5e-8").weights == near(64 * 4 * 1792 / COMPUTE)
     slow = RATES.__class__(**{**vars(RATES), "hbm": rate(1e3)})
-    assert time("gathered-once", rates=slow).weights == near(64 * 2 * 1792 / 1e3)
+    assert time("gathered-once", machine="tpu-v5e-8", rates=slow).weights == near(64 * 2 * 1792 / 1e3)
+    # on GPU each layer's matrices are copied out of their stack first: 2 x 768 elements written and read again
+    assert time("gathered-once", rates=slow).weights == near(64 * (2 * 1792 + 4 * 1536) / 1e3)
     # fp32 weights are cast: 4 bytes read, and a bf16 copy written and read
-    assert time("gathered-once", rates=slow, gather_dtype="fp32").weights == near(64 * 8 * 1792 / 1e3)
+    assert time("gathered-once", machine="tpu-v5e-8", rates=slow, gather_dtype="fp32").weights == near(64 * 8 * 1792 / 1e3)
 
 
-def test_the_cache_is_read_three_times_a_step():
+def test_logits_are_passed_over_three_times_a_step():
+    # fp32 logits of 2 sequences and 32 tokens of the vocabulary
+    assert time().sampling == near(64 * 3 * 4 * 2 * 32 / COMPUTE)
+    assert time("tensor-sharded", tensor=2).sampling == near(64 * 3 * 4 * 4 * 16 / COMPUTE)
+
+
+def test_decode_multiplies_all_experts_with_all_sequences():
+    # 2 layers of 4 experts of width 6: router 8 x 4, experts 3 x 4 x 8 x 6; attention as in the dense model, whose F is 16
+    experts = {"experts": Experts(count=4, active=2, d_ff=6)}
+    dense, mixture = 3 * 8 * 16, 8 * 4 + 3 * 4 * 8 * 6
+    held = rollout("gathered-once", model=experts)
+    assert held.stack_elements == near(2 * (768 - dense + mixture))
+    slow = RATES.__class__(**{**vars(RATES), "hbm": rate(1e3)})
+    found = time("gathered-once", machine="tpu-v5e-8", rates=slow, model=experts).weights
+    # 2 sequences, a row for each of 4 experts and 2 layers: 4 passes over D, 6 over F, in bf16
+    rows = 2 * 2 * 2 * 4 * (4 * 8 + 6 * 6)
+    assert found == near(64 * (2 * (2 * (768 - dense + mixture) + 256) + rows) / 1e3)
+
+
+def test_the_cache_is_read_once_a_step_or_copied_first():
+    # heads of 8 features are smaller than the tiles of the GPU's kernel
+    assert time(machine="tpu-v5e-8").kv_cache == near(64 * 16384 / COMPUTE)
+    assert time(model={"head_dim": 16, "heads": 1}).kv_cache == near(64 * 2 * 16384 / COMPUTE)
     assert time().kv_cache == near(64 * 3 * 16384 / COMPUTE)
     assert time(work={"donate": False}).kv_cache == near(64 * (3 + 2) * 16384 / COMPUTE)
+
+
+def test_a_window_shortens_the_cache_of_its_layers():
+    # windows of 16 in one of the two layers: 16 + 128 slots
+    turns = {"sliding_window": 16, "window_pattern": WindowPattern(windowed=1, full=1)}
+    assert rollout(model=turns).cache_bytes == near(2 * 2 * 2 * 8 * (16 + 128))
+    assert rollout(model={"sliding_window": 16}).cache_bytes == near(2 * 2 * 2 * 2 * 8 * 16)
+    # programs for powers of two read 16 slots of 16, and all of 96 + 32 in the other
+    assert mean_read_positions(64, 64, slots=16) == 16
+    assert mean_read_positions(96, 32, slots=500) == 128
+
+
+def test_fp8_has_a_byte_per_element_and_a_factor_per_row():
+    # 8 features and 4 bytes
+    assert rollout(work={"kv_dtype": "fp8"}).cache_bytes == near(2 * 2 * 2 * (8 + 4) * 128)
 
 
 def test_gathers_each_step_or_once():
@@ -136,8 +181,8 @@ def test_collectives_over_tensor_of_a_decode_step():
     assert time("tensor-sharded", tensor=2).comm_tensor == near(64 * (2 * (4 * 0.032 + 0.128) + 2 * 0.032))
 
 
-def test_overhead_is_14_kernels_a_layer():
-    assert time().overhead == near(64 * 2 * 14 * FLOOR_S)
+def test_overhead_is_28_kernels_a_layer():
+    assert time().overhead == near(64 * 2 * 28 * FLOOR_S)
 
 
 def iteration(parameters, mesh):
@@ -251,3 +296,12 @@ def test_an_iteration_whose_rollout_binds_holds_state_and_the_rollout():
     assert {name for name in held if not name.startswith("rollout_")} == {"params", "optimizer"}
     assert "rollout_params" not in held
     assert sum(held.values()) == pytest.approx(row["rollout_bytes"], rel=1e-6)
+
+
+def test_a_tpu_has_experts_twice_in_prefill():
+    # bf16 copies of 3 matrices x 2 layers x 4 experts x 8 rows, whose 6 features fill 128 lanes
+    experts = {"experts": Experts(count=4, active=2, d_ff=6)}
+    held = memory("gathered-once", machine="tpu-v5e-8", model=experts).phases()
+    assert held["prefill"]["expert_copies"] == near(2 * 3 * 2 * 4 * 8 * 128)
+    assert memory(machine="tpu-v5e-8", model=experts).phases()["prefill"]["expert_copies"] == near(0)
+    assert memory("gathered-once", model=experts).phases()["prefill"]["expert_copies"] == near(0)

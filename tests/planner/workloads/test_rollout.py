@@ -48,6 +48,35 @@ def test_search_finds_layouts_best_first_and_its_plan_loads(lcplan, tmp_path):
         export_plan(plan, "maxtext")
 
 
+def test_fp8_halves_the_cache_and_its_time_but_for_its_factors(lcplan):
+    """128 features have 256 bytes in bf16, and 128 with a factor of 4 in fp8."""
+    rows = {}
+    for kv_dtype in ("bf16", "fp8"):
+        code, document, _ = lcplan("estimate", *SAMPLE, "--mesh", "data=16", "--kv-dtype", kv_dtype)
+        assert code == 0
+        rows[kv_dtype] = document["candidate"]["estimate"]
+    for key in ("memory_bytes", "time_s"):
+        assert rows["fp8"][key]["kv_cache"] == pytest.approx(rows["bf16"][key]["kv_cache"] * 132 / 256)
+
+
+def test_a_mixture_is_sampled_and_a_window_bounds_its_cache(lcplan):
+    sizes = ("--workload", "sample", "--prompt", "8k", "--generate", "1k", "--batch", "8", "--hw", "dgx-h100")
+    code, document, _ = lcplan("estimate", *sizes, "--model", "mixtral-8x7b", "--mesh", "tensor=8")
+    assert code == 0
+    assert document["candidate"]["estimate"]["fits"]
+    assert document["candidate"]["estimate"]["memory_bytes"]["params"] / GIB == pytest.approx(46.7e9 * 2 / 8 / GIB, rel=0.01)
+    code, document, _ = lcplan("estimate", *sizes, "--model", "mistral-7b-v0.1", "--mesh", "data=8")
+    assert code == 0
+    # 32 layers, one sequence, 8 heads of 128 features: 4096 slots and not 9216
+    assert document["candidate"]["estimate"]["memory_bytes"]["kv_cache"] == 2 * 2 * 32 * 8 * 128 * 4096
+
+
+def test_the_temperature_is_part_of_the_request(lcplan):
+    for asked, wanted in (((), 1.0), (("--temperature", "0.6"), 0.6), (("--temperature", "0"), 0.0)):
+        code, document, _ = lcplan("estimate", *SAMPLE, "--mesh", "data=16", *asked)
+        assert (code, document["request"]["workload"]["temperature"]) == (0, wanted)
+
+
 def test_filters_narrow_the_layouts(lcplan):
     code, document, _ = lcplan(
         "search", *SAMPLE, "--stages", "modelled", "--parameters", "gathered-once", "--cache", "whole", "--mesh", "tensor=1"
@@ -89,7 +118,8 @@ def test_a_sweep_over_the_rollouts_own_quantities(lcplan):
         (["--mesh", "context=2"], "a decode step has one token of each sequence"),
         (["--mesh", "fsdp=16", "--parameters", "replicated"], "use gathered-once or gathered-per-step"),
         (["--mesh", "data=4,tensor=2", "--batch", "4"], "tensor=2 does not divide the 1 sequences of a data x fsdp rank"),
-        (["--kv-dtype", "fp8"], "'fp8' is not one of 'bf16', 'fp32'"),
+        (["--kv-dtype", "fp4"], "'fp4' is not one of 'bf16', 'fp32', 'fp8'"),
+        (["--temperature", "-1"], "-1.0 is not in the range 0<=x<=100"),
         (["--cache", "paged"], "--cache: unknown value 'paged'"),
     ],
 )

@@ -193,3 +193,28 @@ def test_products_of_eight_bits_are_told(says, more):
     text = TOML + more if more else TOML.replace('flavor = "8B"', 'flavor = "8B"\nconverters = ["float8"]')
     assert any("lcplan prices products in bf16" in note for note in says(text, "run.toml").notes)
     assert says(TOML, "run.toml").notes == ()
+
+
+REGISTRY = """
+from torchtitan.distributed.activation_checkpoint import FullAC
+from . import model_registry
+
+
+def mine():
+    return Trainer.Config(
+        model_spec=model_registry("14B"),
+        training=TrainingConfig(local_batch_size=4, seq_len=4 * 4096),
+        parallelism=ParallelismConfig(data_parallel_shard_degree=8),
+        activation_checkpoint=FullAC.Config(),
+    )
+"""
+
+
+def test_a_configuration_of_torchtitans_own_registries(tmp_path):
+    """Its registries import the model from their own package, and give every setting as a keyword."""
+    file = tmp_path / "qwen3" / "config_registry.py"
+    file.parent.mkdir()
+    file.write_text(REGISTRY)
+    options = read(f"{file}:mine", 8).options
+    assert (options["model"].name, options["remat"]) == ("qwen3-14b", ("full",))
+    assert (options["seq"], options["global_batch"]) == (16384, 32)
