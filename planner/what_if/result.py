@@ -63,6 +63,11 @@ class Boundary:
     """The boundary of the candidate's strategy as compiled, where the compiler did not agree."""
 
     @property
+    def answered(self) -> int | None:
+        """The answer on the best evidence: the boundary of the compiler where it found another one, else the modelled one."""
+        return self.value if self.compiled is None or self.compiled.value is None else self.compiled.value
+
+    @property
     def confirmed(self) -> bool | None:
         """Whether compiling agrees: the answer fits and the closest miss one step further does not. None: not compiled."""
         here = self.candidate.compiled if self.candidate else None
@@ -123,16 +128,18 @@ class WhatIf:
         }
 
     def _boundary_json(self, boundary: Boundary) -> dict[str, Any]:
-        following = boundary.next
+        following, best = boundary.next, boundary.candidate
+        if boundary.compiled is not None and boundary.compiled.candidate is not None:
+            best = boundary.compiled.candidate
         return {
-            QUANTITY[self.question]: boundary.value,
-            "step": boundary.step,
             "global_batch": boundary.request.workload.global_batch,
-            **({"global_batch": boundary.value} if self.question == "max-batch" else {}),
+            QUANTITY[self.question]: boundary.answered,
+            f"modelled_{QUANTITY[self.question]}": boundary.value,
+            "step": boundary.step,
             **_binds_json(boundary.binds),
             "binding_rule": {"name": boundary.rule.name, "says": boundary.rule.says} if boundary.rule else None,
-            "candidate": boundary.candidate.to_json() if boundary.candidate else None,
-            "cost": self.cost(boundary.candidate, boundary.request).to_json() if boundary.candidate else None,
+            "candidate": best.to_json() if best else None,
+            "cost": self.cost(best, boundary.request).to_json() if best else None,
             "next": {"value": following.value, "nearest_miss": following.miss.to_json() if following.miss else None}
             if following
             else None,

@@ -61,7 +61,7 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
     if found.value is None or found.candidate is None:
         yield Text(f"{result.question}: nothing fits", style="bold red")
     else:
-        yield Text(f"{result.question}: {amount(quantity, found.value)}", style="bold green")
+        yield Text(f"{result.question}: {_answer(found, quantity)}", style="bold green")
         yield Text(found.candidate.strategy.label, style="bold")
         yield verdict(found.candidate, found.request)
         if words := host(found.candidate, found.request.hardware):
@@ -76,6 +76,15 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
     if found.changes:
         yield Text()
         yield _changes(found, quantity)
+
+
+def _answer(found: Boundary, quantity: str) -> str:
+    """The boundary: that of the compiler where it found another one, with the modelled one after it."""
+    assert found.value is not None, "a boundary with an answer"
+    assert found.answered is not None, "a boundary with an answer"
+    if found.answered == found.value:
+        return amount(quantity, found.value)
+    return f"{amount(quantity, found.answered)}, as compiled; {amount(quantity, found.value)}, modelled"
 
 
 def _reasons(found: Boundary, quantity: str) -> Iterator[Text]:

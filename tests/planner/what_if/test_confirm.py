@@ -1,8 +1,13 @@
 """--compile: a compiler that agrees, one that needs less or more, one that fails; a stand-in for the compiler."""
 
+import re
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from lcplan.evidence.measurement import Compiled
+from planner.report.terminal.whatif import whatif_view
 from planner.what_if.confirm import compiles, confirm
 from planner.what_if.question import what_if
 from planner.what_if.vary import parse_vary
@@ -58,7 +63,12 @@ def test_another_boundary_is_found_and_is_exact(asked, ratio, extra):
     assert refined.compiles <= 9
     document = confirm(asked, compiler).to_json()["answer"]
     assert document["confirmed"] is False
-    assert document["compiled_boundary"]["seq_len"] == refined.value
+    assert document["compiled_boundary"]["seq_len"] == document["seq_len"] == refined.value
+    assert document["modelled_seq_len"] == answer.value
+    assert document["candidate"]["best"]["fits"] is True
+    console = Console(width=100, file=StringIO(), color_system=None)
+    console.print(whatif_view(confirm(asked, compiler)))
+    assert re.search(r"max-seq: .*tokens, as compiled; .*tokens, modelled", console.file.getvalue())
 
 
 def test_a_failing_compiler_confirms_nothing(asked):
