@@ -10,6 +10,7 @@ from pydantic import Field
 from lcplan.evidence.measurement import Compiled, Rung, Timed
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.text import Line, VariableName
 from lcplan.formats.textfile import read_yaml, write_yaml
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
@@ -55,10 +56,10 @@ class Plan(Frozen):
     request: Request
     strategy: Strategy
     evidence: Evidence
-    xla_flags: tuple[str, ...] = ()
-    environment: dict[str, str] = Field(default_factory=dict)
+    xla_flags: tuple[Line, ...] = ()
+    environment: dict[VariableName, Line] = Field(default_factory=dict)
     launch: Launch
-    toolchain: dict[str, str] = Field(default_factory=dict)
+    toolchain: dict[Line, Line] = Field(default_factory=dict)
 
     @property
     def mesh_axes(self) -> tuple[AxisName, ...]:

@@ -23,6 +23,8 @@ class CollectiveUse(Frozen):
     bytes: int
     calls: int
     backend: str | None = None
+    level: Literal["domain", "network"] | None = None
+    """Whether a group stays in one domain (rack, slice) or crosses the network; only of a job on several domains."""
     purpose: str | None = None
     """The data that it moves (``weights``, ``kv-ring``, ...); only the cost model knows it."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.text import Line
 from lcplan.spec.device_rates import DeviceRates
 from lcplan.spec.figure import Figure, FigureKind, Rated
 
@@ -22,7 +23,7 @@ class GpuFacts(Frozen):
 
     compute_capability: tuple[int, int] | None = None
     """NVIDIA: the version of the instruction set."""
-    gcn_arch: str | None = None
+    gcn_arch: Line | None = None
     """AMD: ``gcn_arch_name`` of the instruction set and its features, for example ``gfx942:sramecc+:xnack-``."""
     core_count: int
     fpus_per_core: int
@@ -35,7 +36,7 @@ class GpuFacts(Frozen):
     threads_per_warp: int = 32
     registers_per_core_limit: int = 65536
     registers_per_block_limit: int = 65536
-    description: str
+    description: Line
     """``device_description_str``, as the driver names the device."""
     source: str
 
@@ -54,7 +55,7 @@ class GpuFacts(Frozen):
 class DeviceSpec(Rated):
     """One device as jax counts them."""
 
-    name: str
+    name: Line
     peak_flop_per_s: Figure
     """Dense bf16 matrix peak [FLOP/s]."""
     hbm_bytes: Figure
@@ -76,7 +77,7 @@ class DeviceSpec(Rated):
 class Link(Rated):
     """One level of interconnect, as one device sees it."""
 
-    name: str
+    name: Line
     oneway_bytes_per_s: Figure
     """One direction, one device, all its links of this level that one collective can use [bytes/s]."""
     latency_s: Figure
@@ -108,7 +109,7 @@ class Allowance(Frozen):
 class HardwareSpec(Frozen):
     """A machine: ``domains`` domains of ``domain_size`` devices each; ``node_size`` devices share one host."""
 
-    name: str
+    name: Line
     source: str = "user"
     kind: Literal["gpu", "tpu", "cpu"]
     device: DeviceSpec
@@ -129,7 +130,7 @@ class HardwareSpec(Frozen):
     ici_link: Link | None = None
     """TPU: one single ICI link, one direction."""
     devices_per_chip: Annotated[int, Field(gt=0)] = 1
-    topology_name: str | None = None
+    topology_name: Line | None = None
     """TPU: libtpu's name of the topology, for example ``v5p:4x4x2``."""
     topology_options: dict[str, str | int | bool | tuple[int, ...]] = Field(default_factory=dict)
     """TPU: further options of get_topology_desc (megacore)."""

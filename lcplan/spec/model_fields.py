@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.text import Line
 from lcplan.spec.experts import Experts, LatentAttention
 from lcplan.spec.windows import WindowPattern
 
@@ -37,7 +38,7 @@ class Rope(Frozen):
 class ModelFields(Frozen):
     """The fields of ``ModelSpec``, in the words of docs/notation.md."""
 
-    name: Annotated[str, Field(min_length=1, max_length=120)]
+    name: Annotated[Line, Field(min_length=1, max_length=120)]
     source: str = "user"
     family: Family = "llama"
     layers: Annotated[int, Field(gt=0, le=4096)]

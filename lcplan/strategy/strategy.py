@@ -39,7 +39,8 @@ class Strategy(StepKnobs):
             data.pop("sampling", None)
         if self.expert_fold == 1:
             data.pop("expert_fold", None)
-            data.pop("expert_tensor", None)
+            if self.expert_tensor == "split":
+                data.pop("expert_tensor", None)
         return data
 
     @property

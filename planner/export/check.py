@@ -116,7 +116,7 @@ def _request(export: Export, folder: Path) -> dict[str, Any]:
 def _environment(export: Export) -> dict[str, str]:
     """The launch's own variables, with as many host devices for jax trainers and no search for accelerators."""
     job = export.translation.job
-    variables = {name: value for name, value in export.launch.environment.items() if "$" not in value}
+    variables = dict(export.launch.environment)
     if export.translation.jax:
         flags = variables.pop("XLA_FLAGS", "")
         count = f"--xla_force_host_platform_device_count={job.strategy.devices}"

@@ -44,7 +44,7 @@ class Export:
             "trainer": {"name": job.name, "package": job.package, "version": job.version, "jax": self.translation.jax or None},
             "launch": {
                 "command": self.launch.line,
-                "environment": dict(self.launch.environment),
+                "environment": {**self.launch.environment, **self.launch.expanded},
                 "per": self.launch.per,
                 "notes": list(self.launch.notes),
             },

@@ -72,8 +72,14 @@ class Opinion:
 
 
 def as_run(request: SearchRequest, imported: Imported) -> SearchRequest:
-    """Return the request with the priced step: the trainer's own, where the cost model covers all of it."""
-    return request.model_copy(update={"program": priced_as(imported.program, hardware=request.hardware, model=request.model)})
+    """Return the request with the priced step: the trainer's own, where the cost model covers all of it.
+
+    On AMD GPUs MaxText has Transformer Engine's fused attention, which jax itself lacks there.
+    """
+    program = priced_as(imported.program, hardware=request.hardware, model=request.model)
+    if request.hardware.vendor == "amd" and imported.trainer == "maxtext":
+        program = program.model_copy(update={"attention": "flash"})
+    return request.model_copy(update={"program": program})
 
 
 def placed(strategy: Strategy, imported: Imported, *, program: Program = STEP) -> Strategy:

@@ -36,7 +36,7 @@ def _say_partial_node(setting: Setting, strategy: Strategy) -> str:
     return (
         f"{strategy.devices} devices are not whole hosts of {node} {setting.hardware.device.name}; a job of "
         "more than one host takes "
-        f"all of each: use {whole} or {whole + node}"
+        f"all of each: {whole} or {whole + node} are whole"
     )
 
 
@@ -56,7 +56,7 @@ def _say_uneven(setting: Setting, strategy: Strategy) -> str:
     domain = f"{hardware.domain_link.name} domains of {hardware.domain_size}"
     if strategy.segment:
         found = segments_of(hardware, devices)
-        way = f"use {_listed(found)}, or 0 for the largest" if found else f"use {_near(setting, devices)} devices"
+        way = f"use {_listed(found)}, or 0 for the largest" if found else f"{_near(setting, devices)} devices spread evenly"
         return (
             f"segment={strategy.segment} does not spread {devices} devices evenly over {hardware.domains} {domain} in whole "
             f"hosts of {hardware.node_size}; {way}"
@@ -64,7 +64,7 @@ def _say_uneven(setting: Setting, strategy: Strategy) -> str:
     fixed = f", {hardware.segment} of each," if hardware.segment else ""
     return (
         f"{devices} devices do not spread evenly over {hardware.domains} {domain}{fixed} in whole hosts of "
-        f"{hardware.node_size}, so that groups of one axis would not be alike; use {_near(setting, devices)}"
+        f"{hardware.node_size}, so that groups of one axis would not be alike; {_near(setting, devices)} do"
     )
 
 

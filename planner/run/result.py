@@ -10,6 +10,7 @@ from planner.candidates.data_frame import frame
 from planner.candidates.rows import flat_row
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
+from planner.run.device_use import DeviceUse
 from planner.what_if.changes.smallest_change import Change
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class SearchResult:
     """Single changes to the request that would make a strategy fit, where no strategy does."""
     notes: tuple[str, ...] = ()
     """Notes for the reader: a missing toolchain, a batch that lcplan chose, a changed evidence level."""
+    device_use: DeviceUse | None = None
+    """The devices that the winner leaves unused, where it leaves any."""
     tuning: tuple[dict[str, Any], ...] = ()
     """The tuner's trials in order: the strategy, how far it got, and the outcome."""
 
@@ -72,6 +75,7 @@ class SearchResult:
             "winner": self.winner.to_json() if self.winner else None,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
+            "device_use": self.device_use.to_json() if self.device_use else None,
             "changes_that_fit": [change.to_json() for change in self.changes],
             "rejected_examples": self.reasons,
             "notes": list(self.notes),

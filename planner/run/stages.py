@@ -13,6 +13,7 @@ from planner.candidates.candidate import Candidate, rank
 from planner.candidates.learning import learn_from_timings
 from planner.request.request import SearchRequest, Stage
 from planner.request.request_changes import Ask
+from planner.run.device_use import device_use
 from planner.run.measuring import Bench
 from planner.run.result import SearchResult, SpaceCounts
 from planner.run.toolchain_offer import check_at_hand, offer
@@ -63,10 +64,10 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
 
     notes = (*request.warnings, *offered.notes, *_timed_note(candidates))
     result = _result(request, analysis, ranked, notes)
+    ask = Ask(request, offered.backends, request.devices or request.hardware.devices)
     if result.winner is None:
-        ask = Ask(request, offered.backends, request.devices or request.hardware.devices)
-        result = replace(result, changes=tuple(changes_that_fit(ask)))
-    return result
+        return replace(result, changes=tuple(changes_that_fit(ask)))
+    return replace(result, device_use=device_use(analysis, result.winner, ask))
 
 
 def _check(bench: Bench, effort: Effort) -> None:

@@ -23,8 +23,8 @@ MOST_POINTS = 2**21
 def cannot_win(request: SearchRequest, setting: Setting, meshes: Ints, *, knobs: Knobs, rules: tuple[Rule, ...]) -> Rule | None:
     """Return the rule that rejects meshes on too few devices to win; None where the request asks for them or all are few.
 
-    A strategy on the most devices that fits gives a step. On fewer devices the model's FLOPs at the
-    fastest kernel's rate may take longer.
+    A strategy on the most devices that fits gives a step. On fewer devices the model's FLOPs at the fastest kernel's rate may
+    take longer.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Experts in sharding modes ``auto`` and ``explicit``: equal to the reference, with the collectives that the compiler adds."""
 
 from collections import Counter
+from functools import cache
 
 import jax
 import pytest
@@ -13,6 +14,8 @@ from planner.measure.hlo.executable import read_executable
 from planner.measure.hlo.groups import MeshView
 
 MODES = ("auto", "explicit")
+ONE_FAST = ["auto", pytest.param("explicit", marks=pytest.mark.slow)]
+"""Both modes have one executable here."""
 
 
 def in_mode(mode, strategy):
@@ -46,7 +49,7 @@ def test_more_mixtures_equal_reference(mode, model, strategy):
     assert_equal(Case(model, in_mode(mode, strategy), global_batch=8))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ONE_FAST)
 def test_a_capacity_drops_the_rows_that_the_manual_step_drops(mode):
     steps = [step_of(in_mode(name, counted("capacity", expert=4, fsdp=2, capacity=10))) for name in ("manual", mode)]
     state, batch = jax.random.key(0), jax.random.key(1)
@@ -55,6 +58,7 @@ def test_a_capacity_drops_the_rows_that_the_manual_step_drops(mode):
     assert float(whole.dropped) == float(manual.dropped)
 
 
+@cache
 def moved(mode, dispatch):
     """Bytes a step by (op, axis) that the executable shows, and its warnings."""
     step = step_of(in_mode(mode, counted(dispatch, expert=4, context=2, capacity=100)))
@@ -72,7 +76,7 @@ def test_the_compiler_exchanges_the_rows_of_a_capacity():
     assert placed["all-to-all", "expert"] == by_hand["all-to-all", "expert"] > 0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ONE_FAST)
 def test_without_a_capacity_every_device_gets_all_rows(mode):
     """What a plain jit adds, counted once per loop over blocks: no exchange, and several times the manual step's bytes."""
     by_hand, (placed, warnings) = moved("manual", "dropless")[0], moved(mode, "dropless")

@@ -10,8 +10,9 @@ from typing import Literal, get_args
 from lcplan.evidence.measurement import Schedule
 from lcplan.formats.frozen import Frozen
 from lcplan.spec.collective import CollectiveUse, Op
-from planner.measure.hlo.groups import Groups, MeshView, replica_groups, source_target_pairs
+from planner.measure.hlo.groups import Groups, Level, MeshView, replica_groups, source_target_pairs
 from planner.measure.hlo.loops import trip_count
+from planner.measure.hlo.megascale import transfer
 from planner.measure.hlo.schedule import read_schedule
 from planner.measure.hlo.text import Computation, Instruction, Module, parse_module, shape_bytes
 
@@ -57,11 +58,11 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
     walk = _Walk(parse_module(text), mesh, kind)
     calls = walk.calls(walk.module.entry)
     uses = [
-        CollectiveUse(op=op, axis=axis, bytes=size, calls=count, backend=backend)
-        for (op, axis, size, backend), count in calls.items()
+        CollectiveUse(op=op, axis=axis, bytes=size, calls=count, backend=backend, level=level)
+        for (op, axis, size, backend, level), count in calls.items()
         if count
     ]
-    uses.sort(key=lambda use: (-use.total_bytes, use.op, use.axis, use.bytes, use.backend or ""))
+    uses.sort(key=lambda use: (-use.total_bytes, use.op, use.axis, use.bytes, use.backend or "", use.level or ""))
     return HloFacts(
         collectives=tuple(uses),
         kernels=_kernels(text),
@@ -70,7 +71,7 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
     )
 
 
-_Key = tuple[Op, str, int, str]
+_Key = tuple[Op, str, int, str, Level | None]
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class _Walk:
             if op in _OPS:
                 key = self._key(place, instruction)
                 total.update({key: 1} if key else {})
+            elif opcode == "send" and self.mesh.segment:
+                total.update(self._between_slices(place, instruction))
             elif opcode == "while":
                 total.update(self._loop(place, instruction))
             elif opcode == "conditional":
@@ -108,6 +111,10 @@ class _Walk:
                 for callee in _callees(instruction):
                     total.update(self.calls(callee))
         return total
+
+    def _between_slices(self, place: Computation, send: Instruction) -> Counter[_Key]:
+        found = transfer(send.attributes, self.mesh)
+        return Counter({(*found, _bytes(place, send, width=1), "dcn", "network"): 1} if found else {})
 
     def _loop(self, place: Computation, loop: Instruction) -> Counter[_Key]:
         inside = self.calls(loop.attribute("body") or "")
@@ -129,10 +136,11 @@ class _Walk:
         return most
 
     def _key(self, place: Computation, instruction: Instruction) -> _Key | None:
-        """(op, axis, bytes, backend); None where it joins no two devices."""
+        """(op, axis, bytes, backend, level); None where it joins no two devices."""
         opcode = _meaning(place, instruction)
         op: Op = _ALIASES.get(opcode, opcode)  # type: ignore[assignment]
         pairs = source_target_pairs(instruction.attributes)
+        level = self.mesh.level(pairs if pairs is not None else self._groups(instruction))
         if pairs is not None:
             width, axis = (
                 len({device for pair in pairs for device in pair if pair[0] != pair[1]}),
@@ -143,7 +151,7 @@ class _Walk:
             width, axis = max(len(group) for group in groups), self.mesh.axis_of_groups(groups)
         if width <= 1:
             return None
-        return op, axis, _bytes(place, instruction, width=width), _backend(instruction, self.kind)
+        return op, axis, _bytes(place, instruction, width=width), _backend(instruction, self.kind), level
 
     def _groups(self, instruction: Instruction) -> Groups:
         everyone = (tuple(range(self.module.devices)),)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import Literal
 
 from lcplan.strategy import AXES
 
 Groups = tuple[tuple[int, ...], ...]
+Level = Literal["domain", "network"]
 
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}")
@@ -106,6 +108,19 @@ class MeshView:
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    segment: int = 0
+    """Devices of each domain, which fill one after the other; 0: the job is in one domain."""
+
+    def level(self, groups: Groups) -> Level | None:
+        """Whether every group is in one domain, or one of them crosses the network; None for a job in one domain.
+
+        >>> MeshView(("data", "tensor"), (2, 2), segment=2).level(((0, 2), (1, 3)))
+        'network'
+        """
+        if not self.segment:
+            return None
+        inside = all(len({device // self.segment for device in group}) == 1 for group in groups)
+        return "domain" if inside else "network"
 
     @property
     def devices(self) -> int:
@@ -134,6 +149,8 @@ class MeshView:
     def axis_of_groups(self, groups: Groups) -> str:
         """The axes whose full product every group is; ``context/4`` for groups of four neighbours on an axis; else ``?``.
 
+        A program for several TPU slices has the groups of one slice.
+
         >>> MeshView(("data", "tensor"), (2, 2)).axis_of_groups(((0, 2), (1, 3)))
         'data'
         """
@@ -149,7 +166,7 @@ def _axis_of_groups(mesh: MeshView, groups: Groups) -> str:
     moving = mesh.moving(groups[0])
     width = prod(size for name, size in zip(mesh.names, mesh.sizes, strict=True) if name in moving)
     seen = {device for group in groups for device in group}
-    whole = len(seen) == mesh.devices == sum(len(group) for group in groups)
+    whole = len(seen) == sum(len(group) for group in groups) and len(seen) in (mesh.devices, mesh.segment)
     alike = all(len(group) == len(groups[0]) and mesh.moving(group) == moving for group in groups)
     if not (whole and alike):
         return "?"

@@ -35,6 +35,8 @@ class Target(Frozen):
     rung: Literal["compiled:host", "compiled:target"]
     platform: Platform
     devices: int
+    segment: int = 0
+    """Devices of each domain (partition, slice) of a job on several; 0: the job is in one."""
     topology: str | None = None
     target_config: str | None = None
     topology_options: dict[str, str | int | bool | tuple[int, ...]] = {}
@@ -127,6 +129,12 @@ def gpu_topology(devices: int, hardware: HardwareSpec, segment: int = 0) -> str:
     return f"{partitions}x{hosts}x{inside // hosts}"
 
 
+def _segment(strategy: Strategy, hardware: HardwareSpec) -> int:
+    """Devices of each domain where the job is on several, else 0."""
+    several = domains_of(hardware, strategy.devices, strategy.segment) > 1
+    return segment_of(hardware, strategy.devices, strategy.segment) if several else 0
+
+
 def _even_parts(whole: int, largest: int) -> int:
     """The fewest equal parts of at most ``largest``."""
     return next(parts for parts in range(-(-whole // largest), whole + 1) if whole % parts == 0)
@@ -203,6 +211,7 @@ def _gpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolch
         rung="compiled:target",
         platform="rocm" if amd else "cuda",
         devices=strategy.devices,
+        segment=_segment(strategy, hardware),
         topology=topology,
         target_config=gpu_target_config(hardware, dnn=dnn, runtime=runtime),
         compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),
@@ -233,6 +242,7 @@ def _tpu_target(strategy: Strategy, hardware: HardwareSpec, *, toolchain: Toolch
         rung="compiled:target",
         platform="tpu",
         devices=strategy.devices,
+        segment=_segment(strategy, hardware),
         topology=name,
         topology_options=options,
         compiler_options=compiler_options(strategy, hardware, jax=toolchain.jax or "0"),

@@ -119,7 +119,8 @@ def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     lowered = step.jitted.lower(*step.abstract_arguments())
     compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
-    mesh = MeshView(job.strategy.axis_order, tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order))
+    sizes = tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order)
+    mesh = MeshView(job.strategy.axis_order, sizes, segment=job.target.segment)
     text = compiled.as_text()
     facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
     if job.target.platform == "rocm":

@@ -31,6 +31,8 @@ def search_view(result: SearchResult) -> Group:
 
 
 def _sections(result: SearchResult) -> Iterator[RenderableType]:
+    if result.device_use:
+        yield Text(result.device_use.says, style="bold yellow")
     yield headline(result.request)
     yield Text()
     yield _funnel(result)

@@ -10,6 +10,7 @@ import yaml
 
 from lcplan import __version__
 from lcplan.evidence.plan import Plan
+from lcplan.formats.text import shell_text
 from lcplan.formats.units import format_tokens
 from planner.trainers import Translation
 from planner.trainers.common.launchers import placement_notes
@@ -23,6 +24,9 @@ class Launch:
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Values as they are: no character of theirs means anything to a shell."""
+    expanded: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose values lcplan writes for the shell to expand; no text of a plan is in them."""
     per: str = "host"
     notes: tuple[str, ...] = ()
     """Values that the user still has to fill in."""
@@ -78,7 +82,8 @@ def launch_script(translation: Translation, launch: Launch) -> str:
     lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in launch.slurm)]
     lines += [f"# {title(translation)}", f"# Run {once}{launch.where}.", *(f"# {note}" for note in notes)]
     lines += ["set -euo pipefail", *_folder(launch)]
-    lines += [f'export {name}="{value}"' for name, value in launch.environment.items()]
+    lines += [f"export {name}={shell_text(value)}" for name, value in launch.environment.items()]
+    lines += [f'export {name}="{value}"' for name, value in launch.expanded.items()]
     starter = f"${{LAUNCHER:-srun {' '.join(launch.slurm)}}} " if launch.slurm else ""
     command = " \\\n  ".join(_grouped(launch.command))
     return "\n".join([*lines, f'exec {starter}{command} "$@"', ""])

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from lcplan.evidence.plan import Plan
+from lcplan.formats.text import docstring_text
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
 from planner.trainers.common.launchers import RENDEZVOUS_NOTE, torchrun
@@ -47,7 +48,7 @@ def export(translation: Translation, _: Plan) -> Written:
     """The JSON, the module and the launch line."""
     job = translation.job
     module = _MODULE.format(
-        title=title(translation), config=FILE, seq_len=job.workload.seq_len, context=job.strategy.mesh.context,
+        title=docstring_text(title(translation)), config=FILE, seq_len=job.workload.seq_len, context=job.strategy.mesh.context,
         micro=job.micro_sequences, checkpointing=job.strategy.remat == "full",
     )  # fmt: skip
     command = (*torchrun(job), '"${SCRIPT:-train.py}"', "--deepspeed_config", FILE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import yaml
 
 from lcplan.evidence.plan import Plan
+from lcplan.formats.text import docstring_text, python_text
 from lcplan.strategy.attention_kernel import attention_kernel, shortest_chunk
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
@@ -47,7 +48,7 @@ def shared_values(translation: Translation, plan: Plan, environment: dict[str, s
     """Return the values that every module has: title, environment, processes, mesh, kernel."""
     job = translation.job
     return {
-        "title": title(translation),
+        "title": docstring_text(title(translation)),
         "plan_file": PLAN_FILE,
         "environment_text": ENVIRONMENT.format(environment=_dict(environment)),
         "make_mesh": MAKE_MESH,
@@ -96,4 +97,4 @@ def kernel(job: Job) -> str:
 def _dict(values: dict[str, str]) -> str:
     if not values:
         return "{}"
-    return "\n".join(["{", *(f'    "{name}": "{value}",' for name, value in values.items()), "}"])
+    return "\n".join(["{", *(f"    {python_text(name)}: {python_text(value)}," for name, value in values.items()), "}"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from lcplan.evidence.plan import Plan
+from lcplan.formats.text import docstring_text
 from lcplan.spec.model import ModelSpec
 from planner.trainers import Job, Translation
 from planner.trainers.common.export_files import Launch, Written, title
@@ -59,7 +60,7 @@ def export(translation: Translation, _: Plan) -> Written:
     job = translation.job
     parts = [_head(translation), ATTENTION_AC if job.strategy.remat == "save-attention" else "", _function(job)]
     command = (*torchrun(job), "-m", "torchtitan.train", "--module", MODULE, "--config", CONFIG)
-    launch = Launch(command, {"PYTHONPATH": ".:${PYTHONPATH:-}"}, notes=(RENDEZVOUS_NOTE,))
+    launch = Launch(command, expanded={"PYTHONPATH": ".:${PYTHONPATH:-}"}, notes=(RENDEZVOUS_NOTE,))
     return Written({f"{MODULE}.py": "".join(parts)}, launch, check={"config": CONFIG})
 
 
@@ -83,7 +84,7 @@ def _head(translation: Translation) -> str:
     name = package(model)
     build = "" if flavor(model) else f", {_builder(model)}"
     lines = [
-        f'"""{title(translation)}."""',
+        f'"""{docstring_text(title(translation))}."""',
         "",
         "import dataclasses",
         "",

@@ -52,6 +52,29 @@ def test_hardware_in_other_words_is_read_with_a_note(lcplan):
     assert "use --hw dgx-h100 --devices 4" in refused.err
 
 
+MAXTEXT = """
+base_config: base.yml
+model_name: llama3-8b
+hardware: gpu
+attention: cudnn_flash_te
+ici_fsdp_parallelism: 8
+remat_policy: minimal_flash
+per_device_batch_size: 4
+max_target_length: 8192
+"""
+
+
+def test_a_maxtext_file_for_amd_gpus_is_priced_with_transformer_engines_attention(lcplan):
+    Path("run.yml").write_text(MAXTEXT)
+    answer = lcplan("estimate", "--from-maxtext", "run.yml", "--hw", "8xmi300x", "--format", "json")
+    assert answer.code == 0, answer.err
+    found = answer.json["candidate"]
+    assert found["strategy"]["backend"] == "rccl"
+    # Causal products of 4 sequences: 32 layers, 32 heads of 128, two products forward and five backward
+    flop = 4 * 32 * 7 * 2 * 8192 * 4096 * 32 * 128
+    assert 350e12 < flop / found["estimate"]["time_s"]["attention"] < 550e12
+
+
 @pytest.mark.parametrize("slice_name", ["tpu-v2-8", "tpu-v3-8"])
 @pytest.mark.slow  # a compile
 def test_the_first_tpus_are_compiled_for_with_blockwise_attention(lcplan, slice_name):

@@ -60,7 +60,7 @@ def test_a_gpu_is_not_compiled_for_as_it_compiles_for_itself(
 
 def test_a_compile_begins_with_an_empty_folder(tmp_path: Path) -> None:
     folder = tmp_path / "program"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     (folder / "old").touch()
     with kept_in(str(folder), anew=False):
         assert (folder / "old").exists()
@@ -68,3 +68,34 @@ def test_a_compile_begins_with_an_empty_folder(tmp_path: Path) -> None:
         assert not (folder / "old").exists()
     with pytest.raises(RuntimeError, match="the step's own"), kept_in(str(folder), anew=True):
         raise RuntimeError("the step's own")
+
+
+def test_executables_of_others_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    folder, elsewhere = tmp_path / "program", tmp_path / "elsewhere"
+
+    def is_kept() -> bool:
+        with kept_in(str(folder), anew=False):
+            return jax.config.jax_compilation_cache_dir == str(folder) and (folder / "theirs").exists()
+
+    def fill(place: Path) -> None:
+        place.mkdir(mode=0o700)
+        (place / "theirs").touch()
+
+    fill(folder)
+    assert is_kept()
+    folder.chmod(0o777)  # anyone may have put a file there
+    assert not is_kept()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "theirs").symlink_to(tmp_path / "anything")
+    assert not is_kept()
+    folder.rmdir()
+    fill(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert not is_kept()
+    assert (elsewhere / "theirs").exists()  # a link is no folder of ours to empty
+    folder.unlink()
+    fill(folder)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert not is_kept()

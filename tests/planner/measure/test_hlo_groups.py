@@ -83,3 +83,13 @@ def test_pairs_move_along_the_axes_whose_place_changes() -> None:
     assert mesh.axis_of_pairs(((0, 2), (2, 0))) == "context"
     assert mesh.axis_of_pairs(((0, 1), (1, 2), (2, 3), (3, 0))) == "context+tensor"
     assert mesh.axis_of_pairs(((0, 0),)) == "?"
+
+
+def test_a_program_for_several_slices_has_the_groups_of_one():
+    slices = MeshView(("data", "fsdp", "tensor"), (2, 4, 2), segment=8)
+    groups = ((0, 2, 4, 6), (1, 3, 5, 7))
+    assert (slices.axis_of_groups(groups), slices.level(groups)) == ("fsdp", "domain")
+    assert slices.axis_of_groups(((0, 2, 4, 6),)) == "?", "a group is missing"
+    across = tuple((place, place + 8) for place in range(8))
+    assert (slices.axis_of_groups(across), slices.level(across)) == ("data", "network")
+    assert MeshView(("data", "fsdp", "tensor"), (2, 4, 2)).level(across) is None, "one domain has one level"
