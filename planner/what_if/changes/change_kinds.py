@@ -198,9 +198,15 @@ def with_devices(ask: Ask, count: int, *, hardware: HardwareSpec) -> Ask:
 
 
 def _counted(hardware: HardwareSpec, factor: int) -> str:
-    """``dgx-h100x4`` by 2 is ``dgx-h100x8``."""
-    counted = re.fullmatch(rf"(.+)x{hardware.domains}", hardware.name) if hardware.domains > 1 else None
-    return f"{counted[1] if counted else hardware.name}x{hardware.domains * factor}"
+    """``dgx-h100x4`` by 2 is ``dgx-h100x8``; a segment behind it stays.
+
+    >>> from lcplan.catalog import hardware
+    >>> _counted(hardware("dgx-h100x4"), 2), _counted(hardware("gb200-nvl72x16:64"), 2)
+    ('dgx-h100x8', 'gb200-nvl72x32:64')
+    """
+    name, colon, segment = hardware.name.partition(":")
+    counted = re.fullmatch(rf"(.+)x{hardware.domains}", name) if hardware.domains > 1 else None
+    return f"{counted[1] if counted else name}x{hardware.domains * factor}{colon}{segment}"
 
 
 def _budget(ask: Ask) -> Groups:
