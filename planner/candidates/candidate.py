@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lcplan.evidence.measurement import RUNGS, Compiled, Rung, Timed
@@ -52,6 +53,8 @@ class Candidate:
     timed: Timed | None = None
     learnt: Learnt | None = None
     """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
+    backend_step_s: Mapping[str, float] = field(default_factory=dict)
+    """Modelled step time of the same plan on each backend, where there are several [s]."""
 
     @property
     def idle_devices(self) -> int:
@@ -114,6 +117,7 @@ class Candidate:
             "timed": self.timed.model_dump(mode="json") if self.timed else None,
             "learnt": self.learnt.to_json() if self.learnt else None,
             "best": self.best.to_json(),
+            "backend_step_s": dict(self.backend_step_s),
         }
 
 
@@ -122,32 +126,3 @@ def _spread(timed: Timed) -> float:
     assert timed.step_s is not None, "a timing with a result"
     samples = [seconds for seconds in timed.samples if seconds > 0]
     return max((max(seconds / timed.step_s, timed.step_s / seconds) - 1.0 for seconds in samples), default=0.0)
-
-
-def objective_value(candidate: Candidate, objective: str) -> float:
-    """The number that the objective maximizes: tokens/s, tokens/s per device, or the negative step [s]."""
-    best = candidate.best
-    if objective == "step_s":
-        return -best.step_s
-    return best.tokens_per_s / (candidate.strategy.devices if objective == "tokens_per_s_per_device" else 1)
-
-
-def rank(candidates: list[Candidate], objective: str) -> list[Candidate]:
-    """Sort best first: candidates that fit by objective, then candidates that do not, failed compiles last.
-
-    Timed candidates precede untimed ones: measured and modelled seconds are not comparable.
-    """
-
-    def key(candidate: Candidate) -> tuple[bool, bool, bool, float, int, int]:
-        best = candidate.best
-        value = objective_value(candidate, objective)
-        return (
-            not candidate.usable,
-            not best.fits,
-            candidate.timed is None,
-            -value,
-            candidate.strategy.devices,
-            best.memory_bytes,
-        )
-
-    return sorted(candidates, key=key)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "search": "Find the best layout: enumerate, reject, price, compile for the target, choose.",
     "estimate": "Price one strategy; with --compile also read it from the target's own compiler.",
     "whatif": "Longest sequence, fewest devices, largest batch, or a sweep over anything.",
+    "compare": "The same job on several clusters, or finished runs, in time, money and energy.",
     "validate": "Compare the cost model's predictions with published measurements.",
     "calibrate": "Measure the devices at hand and write a hardware overlay.",
     "explain": "Why a strategy won, why the others lost, which changes would alter that.",

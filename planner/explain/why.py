@@ -8,14 +8,15 @@ from typing import Literal
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import Strategy, Value
 from lcplan.strategy.remat import REMAT_POLICIES
-from planner.candidates.candidate import Candidate, objective_value
+from planner.candidates.candidate import Candidate
+from planner.candidates.ranking import objective_value, ties
 from planner.explain.break_even import BreakEven, break_evens
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
 from planner.workloads.points import broken_rules
 from planner.workloads.pricing import price
 
-Reason = Literal["won", "failed", "rule", "memory", "time"]
+Reason = Literal["won", "failed", "rule", "memory", "time", "tie"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,11 @@ def verdict(request: SearchRequest, candidate: Candidate, *, winner: Candidate |
         reason, says = _unfit(request, candidate)
         ways = fitting_variants(request, candidate) if deep else ()
         return Verdict(candidate, reason, (says,), slower, terms, ways, evens)
-    return Verdict(candidate, "time", (_slow(candidate, winner, terms=terms),), slower, terms, (), evens)
+    alike = winner is not None and ties([winner, candidate], request.objective) == (candidate,)
+    says = _slow(candidate, winner, terms=terms)
+    if alike:
+        says = f"{says}; fewer devices, less memory and fewer flags decide among plans that the model cannot distinguish"
+    return Verdict(candidate, "tie" if alike else "time", (says,), slower, terms, (), evens)
 
 
 def _unfit(request: SearchRequest, candidate: Candidate) -> tuple[Reason, str]:

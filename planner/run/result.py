@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.candidates.candidate import Candidate
 from planner.candidates.data_frame import frame
+from planner.candidates.ranking import ties
 from planner.candidates.rows import flat_row
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
@@ -42,6 +43,9 @@ class SearchResult:
     """Single changes to the request that would make a strategy fit, where no strategy does."""
     notes: tuple[str, ...] = ()
     """Notes for the reader: a missing toolchain, a batch that lcplan chose, a changed evidence level."""
+    alternatives: tuple[tuple[Candidate, tuple[str, ...]], ...] = ()
+    """Modelled plans that show the choice, best first, each with its reasons: the front of time against memory, and the best
+    of each remat policy, scheme and mesh family."""
     device_use: DeviceUse | None = None
     """The devices that the winner leaves unused, where it leaves any."""
     tuning: tuple[dict[str, Any], ...] = ()
@@ -51,6 +55,11 @@ class SearchResult:
     def winner(self) -> Candidate | None:
         """The best candidate that fits on the best evidence."""
         return next((c for c in self.candidates if c.best.fits), None)
+
+    @property
+    def ties(self) -> tuple[Candidate, ...]:
+        """Candidates that tie with the winner, the fastest first."""
+        return ties(list(self.candidates), self.request.objective)
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a candidate, for CSV and data frames."""
@@ -74,6 +83,8 @@ class SearchResult:
             },
             "winner": self.winner.to_json() if self.winner else None,
             "candidates": [candidate.to_json() for candidate in self.candidates],
+            "ties": [candidate.strategy.label for candidate in self.ties],
+            "alternatives": [candidate.to_json() | {"best_of": list(reasons)} for candidate, reasons in self.alternatives],
             "nearest_miss": self.nearest_miss.to_json() if self.nearest_miss else None,
             "device_use": self.device_use.to_json() if self.device_use else None,
             "changes_that_fit": [change.to_json() for change in self.changes],

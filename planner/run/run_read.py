@@ -157,4 +157,5 @@ def candidate_from_json(entry: dict[str, Any]) -> Candidate:
         compiled=Compiled.model_validate(entry["compiled"]) if entry.get("compiled") else None,
         timed=Timed.model_validate(entry["timed"]) if entry.get("timed") else None,
         learnt=Learnt(**entry["learnt"]) if entry.get("learnt") else None,
+        backend_step_s=dict(entry.get("backend_step_s", {})),
     )

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
-from planner.candidates.candidate import Candidate, rank
+from planner.candidates.candidate import Candidate
 from planner.candidates.learning import learn_from_timings
+from planner.candidates.ranking import rank
 from planner.request.request import SearchRequest, Stage
 from planner.request.request_changes import Ask
 from planner.run.device_use import device_use
@@ -143,4 +144,5 @@ def _result(request: SearchRequest, analysis: Analysis, candidates: list[Candida
         nearest_miss=analysis.nearest_miss(),
         reasons={name: analysis.rejected.example(analysis.setting, name) for name in counts.rejected},
         notes=notes,
+        alternatives=tuple(analysis.alternatives()),
     )

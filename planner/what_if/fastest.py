@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.candidates.candidate import Candidate, objective_value
+from planner.candidates.candidate import Candidate
+from planner.candidates.ranking import objective_value
 from planner.request.request_changes import Ask
 from planner.space.analysis import setting_of
 from planner.what_if.feasible import best_row

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
+from lcplan import catalog
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.units import parse_bytes, parse_tokens
@@ -113,7 +114,7 @@ def combinations(varied: tuple[Varied, ...]) -> Iterator[tuple[tuple[Quantity, V
 
 def applied(ask: Ask, combination: tuple[tuple[Quantity, Value], ...]) -> Ask:
     """The ask with every value in place; a batch that nobody gave follows the length."""
-    for quantity, value in combination:
+    for quantity, value in sorted(combination, key=lambda one: one[0].name != "hw"):  # the others depend on the hardware
         ask = quantity.apply(ask, value)
     request = ask.request
     if request.workload.global_batch_given:
@@ -152,6 +153,24 @@ def _devices(ask: Ask, value: int) -> Ask:
     if value > hardware.devices:
         raise BadInputError(f"--vary devices={value}: {hardware.name} has {hardware.devices}; ask for more domains with --hw")
     return replace(ask, most_devices=value)
+
+
+def _hardware(ask: Ask, value: str) -> Ask:
+    """The same job on other hardware: all of its devices, unless the request limits them, and its usable memory.
+
+    The batch stays, so that every point does the same work.
+    """
+    before, hardware = ask.request.hardware, catalog.hardware(value)
+    most = hardware.devices if ask.most_devices == before.devices else min(ask.most_devices, hardware.devices)
+    backends = tuple(name for name in ask.backends if name in hardware.backends) or hardware.backends[:1]
+    workload = ask.request.workload.resized(global_batch=ask.request.workload.global_batch, given=True)
+    changes = {"hardware": hardware, "budget_bytes": hardware.usable_bytes, "workload": workload}
+    return Ask(ask.request.model_copy(update=changes), backends, most)
+
+
+def _cluster(text: str) -> str:
+    catalog.hardware(text)
+    return text
 
 
 def _hbm(ask: Ask, value: int) -> Ask:
@@ -256,6 +275,7 @@ def _knob(knob: Knob) -> Quantity:
 _DTYPES = get_args(Dtype)
 _PLAIN = (
     Quantity("hbm", "hbm_bytes", lambda text: parse_bytes(text, "--vary hbm"), _hbm),
+    Quantity("hw", "hw", _cluster, _hardware, ordered=False),
     Quantity("devices", "devices", _count("devices"), _devices),
     Quantity("seq", "seq_len", _tokens("seq"), _workload("seq_len"), workloads=("train",)),
     Quantity("batch", "global_batch", _count("batch"), _workload("global_batch")),

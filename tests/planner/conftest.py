@@ -11,7 +11,8 @@ from export_plans import plans
 from lcplan import catalog
 from lcplan.evidence.plan import Plan
 from lcplan.spec.workload import Workload
-from planner.candidates.candidate import Candidate, rank
+from planner.candidates.candidate import Candidate
+from planner.candidates.ranking import rank
 from planner.measure.targets.toolchain import Toolchain
 from planner.measure.workers.pool import PoolLimits
 from planner.request.filters import Filters, parse_mesh

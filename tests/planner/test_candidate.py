@@ -6,7 +6,8 @@ import pytest
 
 from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.strategy import Mesh, Strategy
-from planner.candidates.candidate import Candidate, objective_value, rank
+from planner.candidates.candidate import Candidate
+from planner.candidates.ranking import objective_value, rank
 
 ESTIMATE = {"step_s": 2.0, "tokens_per_s": 500.0, "memory_bytes": {"total": 100}, "allowance_bytes": 10, "fits": True}
 

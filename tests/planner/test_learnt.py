@@ -11,8 +11,8 @@ from lcplan import catalog
 from lcplan.evidence.measurement import Compiled, Timed
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from planner.candidates.candidate import rank
 from planner.candidates.learning import Learnt, learn_from_compile, learn_from_timings
+from planner.candidates.ranking import rank
 from planner.request.request import make_request
 from planner.run.run_read import candidate_from_json
 from planner.space.analysis import setting_of

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,6 +15,7 @@ from planner.report.charts.vega import javascript
 from planner.report.view.page import Page
 
 TEMPLATE = "report.html.j2"
+CLUSTERS = "clusters.html.j2"
 
 
 def render(page: Page) -> str:
@@ -27,6 +30,11 @@ def render(page: Page) -> str:
             scripts=(_script(javascript()), _script(_asset("report.js"))),
         )
     )
+
+
+def render_clusters(values: Mapping[str, Any]) -> str:
+    """The page of a comparison of clusters as HTML."""
+    return _environment().get_template(CLUSTERS).render(**values, style=_asset("report.css"))
 
 
 @cache

@@ -9,36 +9,57 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lcplan.formats.units import GIB, MIB
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.tables import titled
-from planner.report.view.candidates import CandidateRow, CandidateTable
-from planner.report.view.performance import Share, memory_shares, time_shares
+from planner.report.view.candidates import CandidateTable
+from planner.report.view.marks import MARKS
+from planner.report.view.performance import Share, by_backend, host_bytes, memory_shares, need_bytes, time_shares
 
 BAR_WIDTH = 30
 _OUTCOMES = {"fits": "", "over": "over", "failed": "failed"}
 
 
-def candidate_table(candidates: Sequence[Candidate], title: str) -> Table:
-    """One line for each candidate, best first."""
-    shown = CandidateTable.of(candidates)
+def candidate_table(candidates: Sequence[Candidate], title: str, *, budget_bytes: float, reasons: Sequence[str] = ()) -> Table:
+    """One line for each candidate, best first; with ``reasons``, a last column with the reason for which each is shown.
+
+    A half-width that all rows share is in the heading.
+    """
+    shown = CandidateTable.of(candidates, budget_bytes)
     table = titled(title, header_style="dim")
     table.padding = (0, 1, 0, 0)
     table.add_column("#", justify="right", no_wrap=True)
     for name in ("mesh", *shown.knobs):
         table.add_column(name, no_wrap=True)
-    for name in ("mb", "step", "tokens/s", "TFLOP/s", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for row in shown.rows:
-        table.add_row(*_cells(row), style=None if row.fits else "dim")
+    step = _shared([row.performance.step_unsure for row in shown.rows])
+    memory = _shared([row.performance.memory_unsure for row in shown.rows])
+    unit, name = (GIB, "GiB") if max(one.best.memory_bytes for one in candidates) >= GIB else (MIB, "MiB")
+    figures = [f"step {step}", *(() if reasons else ("tokens/s",)), f"{name} {memory}", "free", *(("host",) * shown.offloads)]
+    for heading in ("mb", *figures):
+        table.add_column(heading.strip(), justify="right", no_wrap=True)
+    table.add_column("best" if reasons else "", no_wrap=not reasons, overflow="fold")
+    for row, one, last in zip(shown.rows, candidates, reasons or [_OUTCOMES[row.outcome] for row in shown.rows], strict=True):
+        performance = row.performance
+        seconds = performance.marked_step if not step else f"{performance.step} {MARKS[performance.step_rung]}"
+        amount = f"{one.best.memory_bytes / unit:.1f}{'' if memory else ' ' + performance.memory_unsure}".strip()
+        sizes = (f"{amount} {MARKS[performance.memory_rung]}", f"{(budget_bytes - need_bytes(one)) / unit:.1f}")
+        away = (f"{host_bytes(one) / unit:.1f}" if host_bytes(one) else "-",) * shown.offloads
+        speed = () if reasons else (performance.tokens_per_s,)
+        strategy = (str(row.number), row.mesh, *row.knobs, row.microbatches)
+        table.add_row(*strategy, seconds, *speed, *sizes, *away, last, style=None if row.fits else "dim")
     return table
 
 
-def _cells(row: CandidateRow) -> tuple[str, ...]:
-    shown = row.performance
-    strategy = (str(row.number), row.mesh, *row.knobs, row.microbatches)
-    figures = (shown.marked_step, shown.tokens_per_s, shown.tflop_per_s, shown.marked_memory)
-    return (*strategy, *figures, _OUTCOMES[row.outcome])
+def _shared(values: Sequence[str]) -> str:
+    """The value that all rows share; empty where they differ."""
+    return values[0] if len(set(values)) == 1 else ""
+
+
+def backend_lines(candidates: Sequence[Candidate]) -> Iterator[Text]:
+    """The step time of each backend of the plans that have several, one line for each plan."""
+    for number, candidate in enumerate(candidates, start=1):
+        if words := by_backend(candidate):
+            yield Text(f"{number} by backend: {words}", style="dim")
 
 
 def parts(candidate: Candidate) -> Iterator[RenderableType]:

@@ -29,6 +29,8 @@ def _sections(candidate: Candidate, request: SearchRequest, notes: tuple[str, ..
     yield headline(request)
     yield Text(f"\n{candidate.strategy.label}", style="bold")
     yield verdict(candidate, request)
+    if words := performance.host(candidate, request.hardware):
+        yield Text(words)
     yield speed(candidate)
     yield from bases(candidate)
     yield from parts(candidate)

@@ -23,7 +23,14 @@ from planner.report.view.performance import memory_shares, time_shares
 
 SHOWN_OTHERS = 8
 SHOWN_TRANSFERS = 10
-_REASONS = {"won": "wins", "failed": "failed", "rule": "is against a rule", "memory": "does not fit", "time": "is slower"}
+_REASONS = {
+    "won": "wins",
+    "failed": "failed",
+    "rule": "is against a rule",
+    "memory": "does not fit",
+    "time": "is slower",
+    "tie": "ties",
+}
 
 
 def explanation_view(found: Explanation) -> Group:

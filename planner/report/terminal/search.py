@@ -11,12 +11,13 @@ from rich.text import Text
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import letters
 from planner.candidates.candidate import Candidate
-from planner.report.terminal.candidates import candidate_table, parts
+from planner.report.terminal.candidates import backend_lines, candidate_table, parts
 from planner.report.terminal.estimate import bases
 from planner.report.terminal.headline import headline
 from planner.report.terminal.tables import titled
 from planner.report.terminal.tuning import tuning_view
 from planner.report.view import performance
+from planner.report.view.alternatives import tradeoffs
 from planner.report.view.marks import LEGEND
 from planner.report.view.rejections import rejections
 from planner.request.request import SearchRequest
@@ -42,7 +43,7 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
         yield from _candidates(result)
     if winner:
         yield Text()
-        yield from winner_view(winner, result.request)
+        yield from winner_view(winner, result.request, tie=tuple(_tie(result)))
     else:
         yield _nothing(result)
         for change in result.changes:
@@ -59,13 +60,33 @@ def _sections(result: SearchResult) -> Iterator[RenderableType]:
 
 def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     title = "Best candidates" if result.winner else "Candidates; no candidate fits"
-    yield candidate_table(result.candidates[:SHOWN], title)
+    shown = result.candidates[:SHOWN]
+    yield candidate_table(shown, title, budget_bytes=result.request.budget_bytes)
+    yield from backend_lines(shown)
     axes = letters(optional=result.request.model.experts is not None)
     yield Text(f"mesh: devices: {axes}", style="dim")
-    yield Text("mb microbatches;  TFLOP/s per device, causal", style="dim")
+    host = ";  host: its memory with offloaded tensors" if any(map(performance.host_bytes, shown)) else ""
+    yield Text(f"mb microbatches;  free: budget less memory and allowance{host}", style="dim")
     yield Text(LEGEND, style="dim")
+    yield from _alternatives(result)
     for candidate in result.candidates[:SHOWN]:
         yield from _trouble(candidate)
+
+
+def _alternatives(result: SearchResult) -> Iterator[RenderableType]:
+    """Modelled plans that show the choice and are not among the candidates."""
+    known = {candidate.strategy for candidate in result.candidates[:SHOWN]}
+    found = tradeoffs(result.alternatives, without=known)
+    if found:
+        yield Text()
+        plans, reasons = zip(*found, strict=True)
+        yield candidate_table(plans, "Alternatives (modelled)", budget_bytes=result.request.budget_bytes, reasons=reasons)
+
+
+def _tie(result: SearchResult) -> Iterator[Text]:
+    """Name the ties with the winner, and the reason for which it is preferred."""
+    if result.winner is not None and result.ties:
+        yield Text(performance.tie(result.winner, result.ties), style="yellow")
 
 
 def _nothing(result: SearchResult) -> RenderableType:
@@ -101,11 +122,14 @@ def _trouble(candidate: Candidate) -> Iterator[Text]:
         yield Text(f"warning: {candidate.strategy.label}: {warning}", style="yellow")
 
 
-def winner_view(winner: Candidate, request: SearchRequest) -> Iterator[RenderableType]:
-    """The winner with its figures and their parts."""
+def winner_view(winner: Candidate, request: SearchRequest, *, tie: tuple[Text, ...] = ()) -> Iterator[RenderableType]:
+    """The winner with its ties, its figures and their parts."""
     yield Text(f"Winner: {winner.strategy.label}", style="bold green")
+    yield from tie
     yield Text(performance.speed(winner))
     yield Text(f"{performance.memory(winner, request)}, of {format_bytes(request.budget_bytes)}")
+    if words := performance.host(winner, request.hardware):
+        yield Text(words)
     yield from bases(winner)
     yield from parts(winner)
 

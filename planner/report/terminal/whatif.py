@@ -17,7 +17,7 @@ from planner.report.terminal.headline import headline
 from planner.report.terminal.tables import titled
 from planner.report.view.labels import mesh_label
 from planner.report.view.marks import LEGEND
-from planner.report.view.performance import Performance, memory_shares
+from planner.report.view.performance import Performance, host, host_bytes, memory_shares
 from planner.what_if.refine import CompiledBoundary
 from planner.what_if.result import QUANTITY, Boundary, Point, WhatIf
 
@@ -64,6 +64,8 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
         yield Text(f"{result.question}: {amount(quantity, found.value)}", style="bold green")
         yield Text(found.candidate.strategy.label, style="bold")
         yield verdict(found.candidate, found.request)
+        if words := host(found.candidate, found.request.hardware):
+            yield Text(words)
         yield speed(found.candidate)
         yield from bases(found.candidate)
         yield Text(result.cost(found.candidate, found.request).says)
@@ -129,13 +131,17 @@ def _points(result: WhatIf) -> Table:
     sampled = any(point.candidate and point.candidate.strategy.sampling for point in result.points)
     for name in ("mesh", *(("parameters", "cache") if sampled else ("scheme", "remat"))):
         table.add_column(name, no_wrap=True)
+    offloads = any(point.candidate and host_bytes(point.candidate) for point in result.points)
     for name in ("step", "tokens/s", "GiB"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("host" if offloads else "", no_wrap=True)
     table.add_column("binds", overflow="fold", min_width=8)
     most = max((c.best.tokens_per_s for c in (point.candidate for point in result.points) if c and c.best.fits), default=1.0)
     for point in result.points:
-        table.add_row(*_cells(point, names, result=result, most=most), style=None if _fits(point.candidate) else "dim")
+        cells = _cells(point, names, result=result, most=most)
+        if offloads and point.candidate and point.candidate.best.fits:  # the host's memory takes the place of the bar
+            cells[-2] = f"{host_bytes(point.candidate) / GIB:.1f}"
+        table.add_row(*cells, style=None if _fits(point.candidate) else "dim")
     return table
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from lcplan.formats.units import format_bytes
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.report.view.labels import mesh_label, scheme_label
-from planner.report.view.performance import Performance
+from planner.report.view.performance import Performance, by_backend, headroom, host_bytes
 
 Outcome = Literal["fits", "over", "failed"]
 
@@ -30,6 +31,11 @@ class CandidateRow:
     won: bool
     scheme: str
     remat: str
+    headroom: str
+    host: str
+    """Host memory of each device; empty where nothing is offloaded."""
+    backends: str
+    """Step time on each backend of the plan; empty where there is one."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +45,22 @@ class CandidateTable:
     knobs: tuple[str, ...]
     rows: tuple[CandidateRow, ...]
 
+    @property
+    def offloads(self) -> bool:
+        """Whether any candidate takes memory of its host."""
+        return any(row.host for row in self.rows)
+
     @classmethod
-    def of(cls, candidates: Sequence[Candidate], *, winner: Candidate | None = None) -> CandidateTable:
+    def of(cls, candidates: Sequence[Candidate], budget_bytes: float, *, winner: Candidate | None = None) -> CandidateTable:
         """Rows of ``candidates``; a collective matmul has a column where one of them runs it."""
         sampled = bool(candidates) and candidates[0].strategy.sampling is not None
         rings = any(candidate.strategy.collective_matmul != "off" for candidate in candidates)
         knobs = ("parameters", "cache") if sampled else ("scheme", "remat")
         rows = tuple(
-            _row(candidate, number, rings=rings, won=winner is not None and winner.strategy == candidate.strategy)
+            replace(
+                _row(candidate, number, rings=rings, won=winner is not None and winner.strategy == candidate.strategy),
+                headroom=headroom(candidate, budget_bytes),
+            )
             for number, candidate in enumerate(candidates, start=1)
         )
         return cls((*knobs, "backend", *(("matmul",) if rings else ())), rows)
@@ -67,6 +81,9 @@ def _row(candidate: Candidate, number: int, *, rings: bool, won: bool) -> Candid
         won=won,
         scheme=scheme_label(strategy),
         remat=strategy.remat,
+        headroom="",
+        host=format_bytes(away) if (away := host_bytes(candidate)) else "",
+        backends=by_backend(candidate),
     )
 
 

@@ -12,7 +12,7 @@ from planner.explain.explanation import Explanation
 from planner.report.charts.chart import Chart, Figures
 from planner.report.view.candidates import CandidateTable
 from planner.report.view.explanation import bases, moved, others, waited
-from planner.report.view.performance import Performance, need_bytes
+from planner.report.view.performance import Performance, host, host_bytes, need_bytes
 from planner.report.view.performance import bases as half_widths
 from planner.report.view.request import asked, title
 from planner.report.view.trainer_files import TrainerFiles, trainer_files
@@ -88,7 +88,7 @@ class Page:
             answer=_answer(found),
             scatter=scatter,
             filters=_filters(scatter),
-            candidates=CandidateTable.of(run.shown, winner=run.winner),
+            candidates=CandidateTable.of(run.shown, run.request.budget_bytes, winner=run.winner),
             charts=tuple(others_drawn),
             others=_others(found),
             moved=_moved(found),
@@ -125,9 +125,16 @@ def _facts(found: Explanation) -> tuple[Fact, ...]:
             format_bytes(need_bytes(candidate)),
             f"of {budget}; {shown.memory_rung} {shown.memory_unsure}".strip(),
         ),
+        *_host(found),
         Fact("device-hours a billion tokens", f"{found.cost.device_hours:,.4g}", _money(found)),
         Fact("rests on measured rates", f"{found.measured_share:.0%}", "of the modelled step"),
     )
+
+
+def _host(found: Explanation) -> tuple[Fact, ...]:
+    """Memory of the host, where the strategy offloads."""
+    words = host(found.candidate, found.run.request.hardware)
+    return (Fact("host memory a device", format_bytes(host_bytes(found.candidate)), words),) if words else ()
 
 
 def _money(found: Explanation) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cost_models.parts.find import memory_label, time_label
 from lcplan.evidence.measurement import Rung
 from lcplan.formats.units import format_bytes, format_count, format_seconds
+from lcplan.spec.hardware import HardwareSpec
 from planner.candidates.candidate import Candidate
 from planner.report.view.marks import MARKS
 from planner.request.request import SearchRequest
@@ -113,6 +114,35 @@ def need_bytes(candidate: Candidate) -> float:
     return float(candidate.best.memory_bytes + candidate.estimate["allowance_bytes"])
 
 
+def headroom(candidate: Candidate, budget_bytes: float) -> str:
+    """The part of the budget that stays free, or the excess over it."""
+    free = budget_bytes - need_bytes(candidate)
+    return format_bytes(free) if free >= 0 else f"-{format_bytes(-free)}"
+
+
+def host_bytes(candidate: Candidate) -> float:
+    """Memory of its host that each device takes with offloaded tensors [bytes]."""
+    return float(candidate.estimate.get("host_bytes", 0))
+
+
+def host(candidate: Candidate, hardware: HardwareSpec) -> str:
+    """The host's memory that offloaded tensors take, per device and per host; empty where nothing is offloaded."""
+    each = host_bytes(candidate)
+    if not each:
+        return ""
+    devices = min(hardware.node_size, candidate.strategy.devices)
+    share = hardware.device.host_memory_bytes
+    there = [f" of {format_bytes(share.value * count)}" if share else "" for count in (1, hardware.node_size)]
+    of_host = f"{format_bytes(each * devices)}{there[1]} per host of {devices} device{'s' * (devices > 1)}"
+    return f"host memory {format_bytes(each)}{there[0]} per device, {of_host}"
+
+
+def by_backend(candidate: Candidate) -> str:
+    """The modelled step time on each backend of the same plan, fastest first; empty where there is one backend."""
+    steps = sorted(candidate.backend_step_s.items(), key=lambda item: item[1])
+    return ", ".join(f"{name} {seconds:.4g} s" for name, seconds in steps)
+
+
 def speed(candidate: Candidate) -> str:
     """Step time and rates in one sentence."""
     shown, estimate = Performance.of(candidate), candidate.estimate
@@ -128,6 +158,18 @@ def memory(candidate: Candidate, request: SearchRequest) -> str:
     owners = "runtime, communicators and PyTorch's pool" if torch else "runtime and communicators"
     allowance = format_bytes(candidate.estimate["allowance_bytes"])
     return f"memory {Performance.of(candidate).marked_memory} + {allowance} for {owners}"
+
+
+def tie(winner: Candidate, ties: Sequence[Candidate]) -> str:
+    """Name the ties with the winner, and the reason for which it is preferred."""
+    fastest = ties[0]
+    ratio = winner.best.step_s / fastest.best.step_s - 1.0
+    pace = f"{abs(ratio):.1%} {'faster' if ratio > 0 else 'slower'}" if abs(ratio) >= 0.0005 else "equally fast"
+    count = f"{len(ties)} other plan{'s' * (len(ties) > 1)}"
+    return (
+        f"tie with {count} (fewer devices, less memory and fewer flags decide): "
+        f"{fastest.strategy.label} is {pace}, {Performance.of(fastest).memory}"
+    )
 
 
 def over(candidate: Candidate, request: SearchRequest) -> str:

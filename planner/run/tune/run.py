@@ -13,7 +13,8 @@ from typing import Any
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import Strategy
 from lcplan.strategy.remat import of_stored
-from planner.candidates.candidate import Candidate, rank
+from planner.candidates.candidate import Candidate
+from planner.candidates.ranking import rank
 from planner.measure.workers.job import STEP
 from planner.request.request import Stage
 from planner.run.measuring import Bench
