@@ -16,11 +16,11 @@ from strategies.rollout.cached_attention import Reader, attend_by_products
 from strategies.rollout.gpu_attention import attend_in_place, splits_of
 
 MODELS = [
-    (QWEN, "gathered-per-step", {"fsdp": 2, "tensor": 2}),
+    pytest.param(QWEN, "gathered-per-step", {"fsdp": 2, "tensor": 2}, marks=pytest.mark.slow),
     (QWEN, "gathered-once", {"fsdp": 4, "tensor": 2}),  # shards of the router lie between tensor ranks
     (DENSE_FIRST, "replicated", {"data": 4}),
     (windowed(PLAIN, 4), "gathered-per-step", {"fsdp": 4, "tensor": 2}),
-    (TURNS, "tensor-sharded", {"tensor": 2, "data": 2}),
+    pytest.param(TURNS, "tensor-sharded", {"tensor": 2, "data": 2}, marks=pytest.mark.slow),
 ]
 
 
