@@ -20,14 +20,13 @@ def differences(text: str, *, replaced: bool) -> tuple[str, ...]:
     XLA picks kernels by timing candidates on the device. Without one it takes the first that its own model prefers.
     """
     found = [STAND_INS] if replaced else []
-    products, library = len(_PRODUCT.findall(text)), len(_LIBRARY.findall(text))
-    if products:
+    if _PRODUCT.search(text):
         found.append(
-            f"{products} matrix products are Triton kernels with untimed tiles; a run also times hipBLASLt's, which take up to "
+            "matrix products are Triton kernels with untimed tiles; a run also times hipBLASLt's, which take up to "
             f"{WORKSPACE_MIB} MiB of workspace (within the allowance for the runtime)"
         )
-    if library:
-        found.append(f"{library} matrix products are hipBLASLt's, with its first algorithm; a run times the others")
+    if _LIBRARY.search(text):
+        found.append("matrix products are hipBLASLt's, with its first algorithm; a run times the others")
     if _SORT.search(text):
         found.append("sorts are XLA's slower fallback; a run may take a library's, with a workspace of its own")
     return (*found, ATTENTION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -69,8 +69,7 @@ def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     yield Text(f"mb microbatches;  free: budget less memory and allowance{host}", style="dim")
     yield Text(LEGEND, style="dim")
     yield from _alternatives(result)
-    for candidate in result.candidates[:SHOWN]:
-        yield from _trouble(candidate)
+    yield from _trouble(shown)
 
 
 def _alternatives(result: SearchResult) -> Iterator[RenderableType]:
@@ -114,12 +113,18 @@ def _funnel(result: SearchResult) -> Text:
     )
 
 
-def _trouble(candidate: Candidate) -> Iterator[Text]:
-    compiled = candidate.compiled
-    if compiled is not None and compiled.error:
-        yield Text(f"failed: {candidate.strategy.label}: {compiled.error}", style="red")
-    for warning in compiled.warnings if compiled is not None else ():
-        yield Text(f"warning: {candidate.strategy.label}: {warning}", style="yellow")
+def _trouble(candidates: Sequence[Candidate]) -> Iterator[Text]:
+    """Failed compiles, and each warning once, with the number of compiles that have it where there are several."""
+    warned: dict[str, list[str]] = {}
+    for candidate in candidates:
+        compiled, label = candidate.compiled, candidate.strategy.label
+        if compiled is not None and compiled.error:
+            yield Text(f"failed: {label}: {compiled.error}", style="red")
+        for warning in compiled.warnings if compiled is not None else ():
+            warned.setdefault(warning, []).append(label)
+    for warning, labels in warned.items():
+        where = labels[0] if len(labels) == 1 else f"{len(labels)} compiles"
+        yield Text(f"warning: {where}: {warning}", style="yellow")
 
 
 def winner_view(winner: Candidate, request: SearchRequest, *, tie: tuple[Text, ...] = ()) -> Iterator[RenderableType]:
