@@ -116,6 +116,7 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     ``max(m / B_domain, m / (B_network w))``: a ring over k domains enters each through the network ports of its ``w``
     members there, so the outer level has ``w`` ports; a permute's message and an all-to-all's share use the sender's port.
     In a domain whose pairs have a link each, a group uses n - 1 of them, and a permute one.
+    Where the network is oversubscribed, traffic that leaves its rail has ``1 / oversubscription_ratio`` of the bandwidth.
 
     Parameters
     ----------
@@ -146,6 +147,7 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     if network is not None and span.crosses.max(initial=1.0) > 1:
         outside = span.outer * ((1.0 - span.inner / span.members) if op == "all-to-all" else 1.0)
         outer = moved * outside / (network.oneway_bytes_per_s.value * _ports(network, span, op=op))
+        outer = outer * _oversubscription(network, span, op=op)
         per_byte = np.maximum(per_byte, outer)
         latency = latency + network.latency_s.value * (span.crosses - 1)
     in_switch = rates.switch_all_reduce if op == "all-reduce" else None
@@ -163,6 +165,19 @@ def _ports(network: Link, span: Span, *, op: str) -> Floats | float:
         return span.inner
     port = network.port_oneway_bytes_per_s
     return 1.0 if port is None else np.minimum(port.value / network.oneway_bytes_per_s.value, span.inner)
+
+
+def _oversubscription(network: Link, span: Span, *, op: str) -> Floats | float:
+    """Return by how much the traffic between domains is slowed above the leaf switches.
+
+    Devices with the same place in each domain share a leaf switch (a rail), and NCCL's rings between domains keep to it. An
+    all-to-all, and a ring's hop from the last device of a domain to the first of the next, leave it where a domain has
+    several members. Source: rail-optimized fabrics of NVIDIA's DGX SuperPOD reference architecture.
+    """
+    if network.oversubscription_ratio is None:
+        return 1.0
+    stays = span.on_rail & ((span.inner <= 1) | (op not in ("all-to-all", "collective-permute")))
+    return np.where(stays, 1.0, network.oversubscription_ratio.value)
 
 
 def _domain_bandwidth(hardware: HardwareSpec, span: Span, *, rate: CollectiveRate, op: str) -> Floats | float:

@@ -87,6 +87,17 @@ class Link(Rated):
     peer_oneway_bytes_per_s: Figure | None = None
     """One direction between two devices, where each pair has a link of its own and no switch joins them: a group of n devices
     can use n - 1 of them, and a permute one [bytes/s]. None: two devices can use the whole of ``oneway_bytes_per_s``."""
+    oversubscription_ratio: Figure | None = None
+    """Bandwidth below the leaf switches of a rail divided by that above them, at least 1. None: the network is not blocking."""
+
+    @model_validator(mode="after")
+    def _at_least_one(self) -> Self:
+        ratio = self.oversubscription_ratio
+        if ratio is not None and ratio.value < 1:
+            raise ValueError(
+                f"oversubscription_ratio={ratio.value:g} is below 1; 2 is half of the bandwidth above the leaf switches"
+            )
+        return self
 
 
 class Allowance(Frozen):

@@ -16,6 +16,7 @@ from cost_models.parts.part import keys
 from cost_models.parts.time import STEP_TIME
 from cost_models.rates.published import rates_of
 from lcplan.catalog import hardware
+from lcplan.spec.figure import Figure
 from lcplan.strategy import Mesh, Strategy
 
 FLOOR_S = 3e-6
@@ -226,6 +227,25 @@ def test_groups_over_two_nodes_leave_each_by_its_members_ports():
     assert found.seconds_per_byte == near(1 / machine.network_link.oneway_bytes_per_s.value / ports)
 
 
+def blocking(op, *, ratio=2.0, axes=("fsdp",), **fields):
+    """Ratio of a call's time on a network that is oversubscribed to that on one that is not."""
+    found = layout(machine="dgx-h100x2", **fields)
+    spec = found.setting.hardware
+    figure = Figure(value=ratio, source="test", kind="user")
+    slow = spec.model_copy(update={"network_link": spec.network_link.model_copy(update={"oversubscription_ratio": figure})})
+    fast = {name: replace(one, oneway_bytes_per_s=1e30) for name, one in RATES.collectives.items()}
+    costs = [call_cost(op, span_of(found, axes), hardware=one, rates=replace(RATES, collectives=fast)) for one in (slow, spec)]
+    return float((costs[0].seconds_per_byte / costs[1].seconds_per_byte)[0])
+
+
+def test_an_oversubscribed_network_slows_what_leaves_its_rail():
+    assert blocking("all-gather", fsdp=16) == 1.0  # rings over the same place of each node
+    assert blocking("all-gather", fsdp=2, tensor=8) == 1.0
+    assert blocking("all-to-all", fsdp=16) == 2.0
+    assert blocking("all-to-all", fsdp=2, tensor=8) == 1.0  # one device of each node
+    assert blocking("collective-permute", fsdp=16) == 2.0  # from the last device of a node to the first of the next
+
+
 def bus_bytes_per_s(op, members, *, machine):
     """The rate at which one device sends, of its own rates."""
     found = layout(machine=machine, fsdp=members)
@@ -245,6 +265,17 @@ def test_a_group_of_a_node_without_a_switch_uses_its_own_pairs_links():
     # NVSwitch gives two devices the links of all
     two, eight = (bus_bytes_per_s("all-reduce", n, machine="dgx-h100") for n in (2, 8))
     assert two == pytest.approx(eight)
+
+
+def test_levels_between_nodes_against_published_figures():
+    # An all-to-all reaches the bandwidth of one port, 48 to 49 GB/s of a ConnectX-7 (NVIDIA/nccl-tests issue 267, maintainers)
+    assert bus_bytes_per_s("all-to-all", 1024, machine="dgx-h100x128") == pytest.approx(48.5e9, rel=0.05)
+    # All-gather of 2 GiB over 256 H100 in 32 nodes: 200 GB/s (NVIDIA/nccl issue 1218, whose author expected more)
+    found = layout(machine="dgx-h100x32", fsdp=256)
+    spec = found.setting.hardware
+    cost = call_cost("all-gather", span_of(found, ("fsdp",)), hardware=spec, rates=rates_of(spec))
+    rate = 255 / 256 * 2**31 / float(cost.seconds(np.array([2.0**31]))[0])
+    assert rate == pytest.approx(200e9, rel=0.3)
 
 
 def all_reduce_s(machine, members, size_bytes):
