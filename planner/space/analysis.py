@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.strategy import KNOBS
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.rules import KNOB_RULES, Rule
@@ -39,11 +40,13 @@ class Analysis:
     table: StrategyTable
     """The strategies that were estimated."""
     estimates: EstimateTable
+    asked: tuple[str, ...] = ()
+    """Knobs of which the request names several values."""
 
     @classmethod
     def of(cls, request: SearchRequest, space: Space, estimates: EstimateTable) -> Analysis:
         """The strategies of ``space`` with their estimates."""
-        return cls(setting_of(request), request.objective, space.rejected, space.table, estimates)
+        return cls(setting_of(request), request.objective, space.rejected, space.table, estimates, several(request))
 
     @property
     def enumerated(self) -> int:
@@ -78,7 +81,7 @@ class Analysis:
         parts = {key: column[rows] * weight for key, column in self.estimates.time_s.items()}
         best = int(rows[np.argmin(step_s * weight)]) if len(rows) else 0
         ratio = self.estimates.row(best)["uncertainty"]["time_ratio"] if len(rows) else 0.0
-        return rows, Fitting(table, 1.0 / (step_s * weight), costs, parts, ratio)
+        return rows, Fitting(table, 1.0 / (step_s * weight), costs, parts, ratio, self.asked)
 
     def fastest(self) -> Candidate | None:
         """The best strategy by objective, before ties are settled; None if nothing fits."""
@@ -108,6 +111,11 @@ class Analysis:
         for one in plan:
             steps.setdefault(str(CODES["backend"][fitting.table.backend[one]]), float(fitting.costs.step_s[one]))
         return replace(self.candidate(int(rows[row])), backend_step_s=steps if len(steps) > 1 else {})
+
+
+def several(request: SearchRequest) -> tuple[str, ...]:
+    """Knobs of which the request names several values."""
+    return tuple(name for name in KNOBS if len(getattr(request.filters, name) or ()) > 1)
 
 
 def setting_of(request: SearchRequest) -> Setting:

@@ -78,6 +78,8 @@ class Fitting:
     costs: Costs
     parts: Mapping[str, Column]
     ratio: float
+    asked: tuple[str, ...] = ()
+    """Knobs of ``TOLD_APART_BY_COMPILING`` of which the request names several values, to be compiled next to each other."""
 
     @cached_property
     def order(self) -> Indices:
@@ -128,6 +130,11 @@ class Fitting:
         alike = value >= value.max() / (1.0 + NOISE_RATIO)
         return rows[np.lexsort((-value, np.where(alike, self.switches[rows], 0), ~alike))]
 
+    def asked_beside(self, row: int, other: int) -> bool:
+        """Whether two rows of one plan differ only in knobs of which the request names several values."""
+        apart = {name for name in TOLD_APART_BY_COMPILING if getattr(self.table, name)[row] != getattr(self.table, name)[other]}
+        return apart <= set(self.asked)
+
     def best_of_each(self, key: NDArray[np.int64], among: Indices) -> list[int]:
         """The best row of each value of ``key`` (shape [n]), best first; empty for one value. ``among``: rows in order."""
         values, first = np.unique(key[among], return_index=True)
@@ -157,7 +164,8 @@ def survivor_order(fitting: Fitting) -> Iterator[int]:
     The choice of the cost model and the fastest; then the best of every other scheme within ``SCHEME_TOLERANCE``, since the
     model cannot decide a difference that small and a compile shows its collectives; then the front of time against memory,
     and the best of each remat policy and mesh family, whose memory a compile corrects most; then the others by objective.
-    At the end come the other backends, sharding modes and scheduler presets of the same plans.
+    At the end come the other backends, sharding modes and scheduler presets of the same plans; values that the request
+    names follow their plan.
     """
     if not len(fitting.objective):
         return
@@ -167,8 +175,10 @@ def survivor_order(fitting: Fitting) -> Iterator[int]:
         if row not in seen:
             first, *others = (int(one) for one in fitting.plan(row))
             seen.update((first, *others))
-            later += others
+            beside = [one for one in others if fitting.asked_beside(one, first)]
+            later += [one for one in others if one not in beside]
             yield first
+            yield from beside
     yield from later
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -81,6 +83,21 @@ def test_parts_in_which_two_plans_agree_say_nothing_about_their_difference():
     assert order(table, costs, ratio=0.15, **parts)[0] == 0
     alone = {"attention": [10.0, 10.0], "comm_fsdp": [0.0, 0.6]}
     assert order(table, _costs([(10.0, 100, 8), (10.6, 50, 8)]), ratio=0.5, **alone)[0] == 0
+
+
+def test_a_tie_gives_up_four_per_cent_at_most():
+    """A half-width of more than the time itself, as of a kind without published rows, does not make every plan a tie."""
+    table = _table(_strategy(), _strategy(remat="save-all"))
+    for second, first in ((1.039, 1), (1.041, 0)):
+        costs = _costs([(1.0, 100, 8), (second, 50, 8)])
+        assert order(table, costs, ratio=1.2, gemm=[1.0, 0.0], comm_fsdp=[0.0, second])[0] == first
+
+
+def test_values_that_the_request_names_follow_their_plan():
+    table = _table(_strategy(), _strategy(backend="nvshmem"), _strategy(remat="save-all"))
+    asked = fitting(table, _costs([(1.0, 9, 8), (1.02, 9, 8), (1.1, 8, 8)]))
+    assert list(survivor_order(asked)) == [0, 2, 1]
+    assert list(survivor_order(replace(asked, asked=("backend",)))) == [0, 1, 2]
 
 
 def test_ties_go_to_fewer_devices_and_then_to_less_memory():

@@ -241,7 +241,7 @@ def test_the_largest_batch_of_a_rollout_needs_no_batch(lcplan):
     asked = ["--model", "qwen3-1.7b", "--hw", "tpu-v4-32", "--prompt", "256", "--generate", "1024"]
     answer = lcplan("whatif", "max-batch", "--workload", "sample", *asked)
     assert answer.code == 0
-    assert "max-batch: 3,424 sequences" in answer.out
+    assert "max-batch: 3,520 sequences" in answer.out
     refused = lcplan("whatif", "max-batch", "--workload", "rl", *asked)
     assert refused.code == 2
     assert "max-batch is asked of a train step or a rollout" in refused.err

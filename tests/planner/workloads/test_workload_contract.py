@@ -134,7 +134,8 @@ def test_a_run_is_searched_explained_and_kept(lcplan, tmp_path, kind):
     code, document, _ = lcplan(*searched)
     assert code == 0
     rates = [candidate["best"]["tokens_per_s"] for candidate in document["candidates"]]
-    assert rates == sorted(rates, reverse=True)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+    assert rates[0] >= 0.96 * max(rates), "the winner may tie with a faster plan"
     code, explained, _ = lcplan("explain", "run")
     assert code == 0
     assert explained["candidate"] == document["winner"]
