@@ -149,7 +149,7 @@ class PlainStep:
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """``memory_analysis`` of the step for an H100 that is not there [bytes]."""
-    text = gpu_target_config(catalog.hardware("dgx-h100"), cudnn=(9, 10, 2), runtime=(12, 9, 0))
+    text = gpu_target_config(catalog.hardware("dgx-h100"), dnn=(9, 10, 2), runtime=(12, 9, 0))
     device = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1").devices[0]
     step = PlainStep(ModelSpec.model_validate(request["model"]), request["seq_len"], request["remat"])
     memory = step.jitted.lower(*step.abstract_arguments(SingleDeviceSharding(device))).compile().memory_analysis()

@@ -74,10 +74,10 @@ class Opinion:
 def as_run(request: SearchRequest, imported: Imported) -> SearchRequest:
     """Return the request with the priced step: the trainer's own, where the cost model covers all of it.
 
-    On AMD GPUs MaxText has Transformer Engine's fused attention, which jax itself lacks there.
+    On AMD GPUs a trainer may have a fused attention of its own (Transformer Engine's), which jax lacks there.
     """
     program = priced_as(imported.program, hardware=request.hardware, model=request.model)
-    if request.hardware.vendor == "amd" and imported.trainer == "maxtext":
+    if request.hardware.vendor == "amd" and trainer(imported.trainer).fused_on_amd:
         program = program.model_copy(update={"attention": "flash"})
     return request.model_copy(update={"program": program})
 

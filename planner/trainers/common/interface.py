@@ -216,6 +216,8 @@ class Trainer:
     """Whether the mesh axes may be placed in any order; else data, fsdp, context, tensor from outside in."""
     program: Program = STEP
     """The step that it runs of an exported plan; the step of docs/step.md for a trainer in JAX."""
+    fused_on_amd: bool = False
+    """Whether it has a fused attention of its own on AMD GPUs, which jax lacks there."""
     jax: str = ""
     """The jax that this version was verified with; empty for torch trainers."""
 

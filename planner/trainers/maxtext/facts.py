@@ -267,6 +267,7 @@ TRAINER = Trainer(
     workloads=("train", "rl"),
     whole_policy_loss=True,
     keys=frozenset({"attention_block", "scheduler"}),
+    fused_on_amd=True,
     jax=JAX,
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
     compiles="tpu",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -24,11 +26,13 @@ config = parsl.Config(
 """
 
 
-def test_a_search_on_blocks_that_it_starts_itself(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_search_on_blocks_that_it_starts_itself(tmp_path):
     (tmp_path / "site.py").write_text(SITE)
-    assert run(["search", *JOB, "--engine", "parsl:site.py", "--survivors", "1", "--out", "a", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["winner"]["compiled"]["fits"]
+    options = ["--engine", "parsl:site.py", "--survivors", "1", "--out", "a", "--format", "json"]
+    command = [sys.executable, "-c", "from planner.cli.main import main; main()", "search", *JOB, *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["winner"]["compiled"]["fits"]
 
 
 @pytest.mark.parametrize(("text", "words"), [("x = 1", "no parsl.Config named config"), ("1/0", "ZeroDivisionError")])
