@@ -152,14 +152,20 @@ def _say_fold(setting: Setting, strategy: Strategy) -> str:
 
 
 def _expert_step(setting: Setting, table: StrategyTable) -> Mask:
-    """Dispatch that is written out by hand, where the compiler places rows."""
+    """Dispatch that is written out by hand, where the compiler places rows; and shardings in types next to cuDNN."""
     if setting.model.experts is None:
         return np.zeros(len(table), dtype=np.bool_)
     by_hand = table.moe_dispatch == code("moe_dispatch", "gather")
-    return by_hand & (table.sharding_mode != code("sharding_mode", "manual"))
+    two_meshes = (table.sharding_mode == code("sharding_mode", "explicit")) & (setting.kernel == "cudnn")
+    return (by_hand & (table.sharding_mode != code("sharding_mode", "manual"))) | two_meshes
 
 
 def _say_expert_step(setting: Setting, strategy: Strategy) -> str:
+    if strategy.moe_dispatch != "gather":
+        return (
+            f"sharding_mode={strategy.sharding_mode} with the experts of {setting.model.name}: jax wants one mesh in a program "
+            "with cuDNN's attention, and the experts need axes that the compiler decides; use sharding_mode=auto or manual"
+        )
     return (
         f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler chooses "
         f"how rows of {setting.model.name} travel; use dropless or capacity, or sharding_mode=manual"

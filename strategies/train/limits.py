@@ -128,6 +128,11 @@ def _features(spec: StepSpec) -> Iterator[str]:
         yield f"expert={strategy.mesh.expert}: model {model.name} is dense; use expert=1"
     if model.experts is not None:
         yield from _divides(("expert", strategy.mesh.expert), ("experts", model.experts.count), hint="ranks have whole experts")
+        if strategy.sharding_mode == "explicit" and spec.kernel == "cudnn":
+            yield (
+                "sharding_mode=explicit with experts: jax wants one mesh in a program with cuDNN's attention, and the experts"
+                " need axes that the compiler decides; use sharding_mode=auto or manual"
+            )
         if strategy.sharding_mode != "manual" and strategy.moe_dispatch == "gather":
             yield (
                 f"moe_dispatch=gather is written out in sharding_mode=manual only; in {strategy.sharding_mode} the compiler"

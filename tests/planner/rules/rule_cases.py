@@ -189,6 +189,13 @@ CASES = [
         {"expert": 8, "sharding_mode": "auto"},
     ),
     (
+        "expert-step",
+        {"model": "mixtral-8x7b", "batch": 64},
+        {"expert": 8, "sharding_mode": "explicit"},
+        "jax wants one mesh in a program with cuDNN's attention",
+        {"expert": 8, "sharding_mode": "auto"},
+    ),
+    (
         "batch",
         {"model": "mixtral-8x7b", "batch": 4},
         {"fsdp": 2, "expert": 4},
