@@ -44,8 +44,8 @@ def either_dtype() -> Knob:
 
 
 def all_or_nothing(why: str) -> Knob:
-    """Checkpointing that is on or off: a policy between them is off where that fits."""
-    return Knob(as_is("full", "save-all") | instead("save-all", "full", of=besides("full", "save-all")), why)
+    """Checkpointing that is on or off: each policy but ``full`` is off where that fits."""
+    return Knob(as_is("full") | instead("save-all", "full", of=besides("full")), why)
 
 
 def any_dispatch() -> Knob:

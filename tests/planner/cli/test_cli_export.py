@@ -216,3 +216,12 @@ def test_the_document_of_a_job_that_does_not_fit_has_no_file(too_large):
     answer = too_large("export", "large", "--to", "accelerate", "--format", "json")
     assert answer.code == 1
     assert (answer.json["files"], answer.json["as_run"]["fits"]) == ([], False)
+
+
+def test_a_plan_that_keeps_all_recomputes_where_the_trainer_would_not_fit(lcplan, tmp_path):
+    job = ("--model", "llama3-8b", "--seq", "256k", "--hw", "gb200-nvl72", "--devices", "32", "--mesh", "context=16,tensor=2")
+    assert lcplan("search", *job, "--remat", "save-all", "--stages", "modelled", "--out", str(tmp_path / "run")).code == 0
+    answer = lcplan("export", str(tmp_path / "run"), "--to", "accelerate", "--out", str(tmp_path / "out"), "--format", "json")
+    assert answer.code == 0
+    changed = {one["name"]: (one["plan"], one["trainer"]) for one in answer.json["differences"]}
+    assert changed["remat"] == ("save-all", "full")
