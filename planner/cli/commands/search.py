@@ -130,7 +130,7 @@ def command(**options: Any) -> int:
     if steps is not None:
         stderr_console().print(f"{steps} steps run with process 0", highlight=False)
         return 0
-    with closing(choose_engine(word, toolchain, grace_s=parsed.grace)) as engine:
+    with closing(choose_engine(word, toolchain)) as engine:
         folder = RunFolder.open(parsed.out, request)
         url = study or folder.study_url
         store = None if stage == "modelled" else Store.open(url, grace_s=parsed.grace)

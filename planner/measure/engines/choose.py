@@ -14,7 +14,7 @@ FORMS = "local, dask://HOST:PORT, dask:N, parsl:FILE or processes:DEVICES"
 MOST_WORKERS = 256
 
 
-def choose_engine(word: str, toolchain: Toolchain, *, grace_s: int) -> Engine:
+def choose_engine(word: str, toolchain: Toolchain) -> Engine:
     """Open the engine of a word such as ``dask://head:8786``. Its library is imported only here.
 
     Raises
@@ -30,7 +30,7 @@ def choose_engine(word: str, toolchain: Toolchain, *, grace_s: int) -> Engine:
     if name in ("dask", "dask+tls") and rest.startswith("//"):
         from planner.measure.engines.dask_engine import Dask
 
-        return Dask.connect(_address(word, name, rest), grace_s=grace_s)
+        return Dask.connect(_address(word, name, rest))
     if name == "dask":
         from planner.measure.engines.dask_engine import Dask
 

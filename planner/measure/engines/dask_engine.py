@@ -29,7 +29,7 @@ class Dask(FuturesEngine):
         self.name = "dask"
 
     @classmethod
-    def connect(cls, address: str, *, grace_s: int) -> Dask:
+    def connect(cls, address: str) -> Dask:
         """Connect to a scheduler, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
 
         Raises
@@ -40,7 +40,6 @@ class Dask(FuturesEngine):
             No scheduler answers.
         """
         distributed = _distributed()
-        distributed_config(grace_s)
         try:
             return cls(distributed.Client(address, timeout=CONNECT_S, set_as_default=False, name="lcplan"))
         except (ValueError, TypeError) as error:
@@ -165,15 +164,6 @@ def _passing_on(ours: Future[str], explain: Callable[[BaseException], BaseExcept
         ours.set_exception(explain(error))
 
     return done
-
-
-def distributed_config(grace_s: int) -> None:
-    """Let workers and scheduler be away for ``grace_s`` seconds, unless the user's Dask configuration decides."""
-    import dask
-
-    dask.config.set(
-        {"distributed.comm.timeouts.connect": f"{CONNECT_S}s", "distributed.deploy.lost-worker-timeout": f"{grace_s}s"}
-    )
 
 
 def _distributed() -> Any:

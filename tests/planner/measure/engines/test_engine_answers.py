@@ -141,7 +141,7 @@ def test_resources_are_compiles_and_devices(work):
 )
 def test_words_that_are_no_engine(word):
     with pytest.raises(BadInputError, match="--engine"):
-        choose_engine(word, probe(), grace_s=1)
+        choose_engine(word, probe())
 
 
 def test_rows_are_those_of_a_local_compile(work):
