@@ -31,6 +31,10 @@ class Setting:
     program: Program = STEP
     constants: Constants = field(default_factory=published_constants)
 
+    untimed_offload: bool = False
+    """Whether strategies that offload are priced without the time of their transfers where the host link is unknown: the
+    request names only such strategies, so that none is compared with one that does not offload."""
+
     shortest_chunk: int | None = None
     """Shortest length on which the attention kernel runs [tokens]; None: that of a rank that holds whole sequences."""
 
