@@ -49,7 +49,7 @@ def stream_beside_products(layout: Layout) -> tuple[Bools, Bools]:
     Parameters
     ----------
     layout : Layout
-        Candidates; ``Program.stream`` states the overlap of a program that has it whatever the knob says.
+        Candidates; ``Program.stream`` states the overlap of a program that has it without the knob.
 
     Returns
     -------

@@ -47,7 +47,7 @@ WORKSPACE_BYTES = {"before": 2.0 * 4096 * 1024 + 8.0 * 16 * 1024, "hopper": 32.0
 CUBLAS_WORKSPACE_CONFIG in torch.backends.cuda; ATen/cuda/CublasHandlePool.cpp)."""
 
 USER_BUFFERS = 10.0
-"""Buffers of a whole residual stream that Transformer Engine keeps for the overlap of tensor's communication: six of gathers and
+"""Buffers of a whole residual stream that Transformer Engine keeps for overlapping tensor's communication: six of gathers and
 four of scatters, which all layers share (github NVIDIA/TransformerEngine, pytorch/module/base.py, ``initialize_ub``)."""
 
 RESERVED_OF_ALLOCATED = 1.06
