@@ -12,7 +12,7 @@ SPLASH_LANES = 128
 """jax's splash attention kernels take head dims and lengths that are multiples of a TPU's lanes."""
 
 CUDNN_LARGEST_HEAD_DIM = 128
-"""Of cuDNN's forward and backward pass on every architecture from Ampere on (cuDNN frontend, docs/operations/Attention, support
+"""Limit of cuDNN's forward and backward pass on every architecture from Ampere on (cuDNN frontend, docs/operations/Attention, support
 matrix of 9.18)."""
 
 CUDNN_LARGEST_BY_CAPABILITY = {(9, 0): 256}
