@@ -14,13 +14,13 @@ from planner.trainers.common.imported import Imported, mesh_text, number, whole
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
-from planner.trainers.maxtext.read_file import said as said_by
-from planner.trainers.maxtext.read_flags import COMPILE_KEY, read_flags
 from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
 from planner.trainers.maxtext.read_mesh import inside_a_slice, mesh_sizes, target_of
 from planner.trainers.maxtext.read_model import base_model, model_of
 from planner.trainers.maxtext.read_remat import kept
-from planner.trainers.maxtext.read_words import notes_on_words, topology_of, unresolved_of
+from planner.trainers.maxtext.reading.file import said as said_by
+from planner.trainers.maxtext.reading.flags import COMPILE_KEY, read_flags
+from planner.trainers.maxtext.reading.words import notes_on_words, topology_of, unresolved_of
 from planner.trainers.maxtext.refusals import refusals_of
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(

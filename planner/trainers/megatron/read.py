@@ -18,6 +18,7 @@ from planner.trainers.megatron.arguments import Arguments, Number, numbers, pars
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
+from planner.trainers.megatron.read_overlap import overlap_of
 from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
 
@@ -54,15 +55,17 @@ def read(file: str, devices: int | None = None) -> Imported:
     remat, more = _remat(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
+    overlap, hidden, partly = overlap_of(arguments, sizes["tensor"])
+    options |= overlap
     return Imported(
         trainer="megatron",
         file=file,
         options=options,
         unknown=unknown,
         unresolved=unresolved,
-        notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *notes_of(arguments)),
+        notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *partly, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
-        program=_program(arguments, sizes),
+        program=_program(arguments, sizes).model_copy(update=hidden),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
     )

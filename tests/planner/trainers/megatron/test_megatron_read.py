@@ -276,3 +276,25 @@ def test_variables_alone_are_read(says):
     """The form of NVIDIA/Megatron-LM, examples/post_training/modelopt/conf, which other scripts source."""
     found = says(f'MODEL_ARGS=" \\\n{RUN.partition("comment")[2]} "', 32)
     assert found.options == says(RUN).options
+
+
+@pytest.mark.parametrize(
+    ("more", "knob", "stream"),
+    [
+        ("--tp-comm-overlap", ("one-way",), "exposed"),
+        ("", None, "exposed"),
+        ("--tp-comm-overlap --disable-tp-comm-overlap-ag --disable-tp-comm-overlap-rs", None, "backward-beside-products"),
+        ("--tp-comm-overlap --disable-tp-comm-split-ag --no-tp-comm-overlap-rs", None, "backward-beside-products"),
+    ],
+)
+def test_the_overlap_of_tensors_communication_is_a_knob(says, more, knob, stream):
+    imported = says(RUN + more)
+    assert (imported.options.get("collective_matmul"), imported.program.stream) == (knob, stream)
+
+
+def test_half_an_overlap_is_named(says):
+    imported = says(RUN + "--tp-comm-overlap --disable-tp-comm-overlap-ag")
+    assert "collective_matmul" not in imported.options
+    assert any("only rs, dgrad, wgrad left is priced without overlap" in note for note in imported.notes)
+    whole = says(RUN + "--tp-comm-overlap --disable-tp-comm-bulk-dgrad")
+    assert any("priced with its bulk overlap of dgrad" in note for note in whole.notes)

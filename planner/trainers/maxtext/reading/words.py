@@ -7,8 +7,8 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from planner.shell.trainer_words import unread
-from planner.trainers.maxtext.read_file import Said
 from planner.trainers.maxtext.read_model import FLAGS, SIZES
+from planner.trainers.maxtext.reading.file import Said
 
 OPTIONS = {
     "max_target_length": "seq",

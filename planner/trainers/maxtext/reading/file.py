@@ -14,7 +14,7 @@ from planner.shell.launch import NO_LAUNCH, Launch
 from planner.shell.script import Command, Word
 from planner.shell.trainer_words import trainer_words
 from planner.trainers.common.known_keys import known_keys
-from planner.trainers.maxtext.read_flags import COMPILE_KEY, VARIABLES
+from planner.trainers.maxtext.reading.flags import COMPILE_KEY, VARIABLES
 
 _WORD = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
 """A key and its value on a command line; the shell's own variables are in capitals."""
