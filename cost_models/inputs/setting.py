@@ -33,7 +33,7 @@ class Setting:
 
     untimed_offload: bool = False
     """Whether strategies that offload are priced without the time of their transfers where the host link is unknown: the
-    request names only such strategies, so that none is compared with one that does not offload."""
+    request names only such strategies, so that all candidates lack the same part of the time."""
 
     shortest_chunk: int | None = None
     """Shortest length on which the attention kernel runs [tokens]; None: that of a rank that holds whole sequences."""
@@ -43,7 +43,7 @@ class Setting:
         """The attention kernel inside a chunk on this hardware.
 
         The fused kernels of other trainers' programs are priced as cuDNN's kernel or splash attention, also for heads that
-        these do not take: FlashAttention takes heads up to 256 (github Dao-AILab/flash-attention), MaxText's splash kernels any.
+        these do not take: FlashAttention takes heads up to 256 (github Dao-AILab/flash-attention), MaxText's splash any.
         """
         if self.program.attention == "unfused":
             return "unfused"

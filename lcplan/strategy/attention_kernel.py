@@ -12,8 +12,8 @@ SPLASH_LANES = 128
 """jax's splash attention kernels take head dims and lengths that are multiples of a TPU's lanes."""
 
 CUDNN_LARGEST_HEAD_DIM = 128
-"""Of cuDNN's forward and backward pass on every architecture from Ampere on (cuDNN frontend, docs/operations/Attention, support
-matrix of 9.18)."""
+"""Limit of cuDNN's forward and backward pass on every architecture from Ampere on (cuDNN frontend,
+docs/operations/Attention, support matrix of 9.18)."""
 
 CUDNN_LARGEST_BY_CAPABILITY = {(9, 0): 256}
 """Largest head dim of both passes, where an architecture has more (the same matrix; jax 0.10.1 takes as many from 9.0 on,

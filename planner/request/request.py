@@ -98,8 +98,8 @@ class SearchRequest(Frozen):
             found.append(f"{self.hardware.name}: rates measured on another device of this name are scaled ({scaled})")
         if self.untimed_offload:
             found.append(
-                f"no bandwidth of {self.hardware.device.name}'s link to its host is known: memory has the offloaded tensors, and "
-                "the step time has no transfer of them; state host_oneway_bytes_per_s in a hardware spec of your own"
+                f"no bandwidth of {self.hardware.device.name}'s link to its host is known: memory has the offloaded tensors, "
+                "and the step time has no transfer of them; state host_oneway_bytes_per_s in a hardware spec of your own"
             )
         limit = self.model.max_position
         if limit is not None and self.workload.seq_len > limit:

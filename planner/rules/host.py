@@ -32,8 +32,8 @@ def _say_host_link(setting: Setting, strategy: Strategy) -> str:
         return f"remat={strategy.remat} offloads to the host's memory, which is the devices' own on {hardware.name}; use full"
     return (
         f"remat={strategy.remat} offloads to the host's memory, and no bandwidth of {hardware.device.name}'s link to its host "
-        "is known, so that its time does not compare with others'; ask for this policy alone, state host_oneway_bytes_per_s in a "
-        "hardware spec of your own, or use a policy that does not offload"
+        "is known, so that its time does not compare with others'; ask only for policies that offload, "
+        "state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
     )
 
 
