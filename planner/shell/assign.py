@@ -90,7 +90,7 @@ def computed(expander: Expander, text: str) -> None:
 
 
 def builtin(expander: Expander, name: str, *, arguments: list[str], stdin: str | None, node: Node) -> bool:
-    """Follow a command of the shell itself; false: it is none of those that assign or do nothing here."""
+    """Follow a command of the shell itself; false: the command neither assigns nor is idle here."""
     variables = expander.variables
     words = [word for word in arguments if word and not word.startswith("-")]
     if name == "set" and "--" in arguments:

@@ -57,7 +57,7 @@ class Command:
 
     @property
     def chain(self) -> Iterable[Command]:
-        """This command and those that it is part of, from inside out."""
+        """This command and the commands that it is part of, from inside out."""
         found: Command | None = self
         while found is not None:
             yield found

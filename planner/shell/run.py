@@ -57,7 +57,7 @@ class Run:
         self.expander, self.directives = expander, directives
         self.commands: list[Command] = []
         self.unread: list[str] = []
-        """Files that the script reads and that are not beside it."""
+        """Files that the script reads and that are not in its folder."""
         self._functions: dict[str, Node] = {}
         self._steps = self._calls = 0
         self._sourced: list[Path] = []
@@ -84,7 +84,7 @@ class Run:
             follow(self, node)
 
     def ways(self, node: Node, actions: Sequence[Action]) -> None:
-        """Follow each of several ways, of which only a shell knows the one that is taken, and go on after all of them."""
+        """Follow each of several ways, where only a shell knows the right one, and continue after all of them."""
         before, after = self.expander.variables, []
         left: _LeavesError | None = None
         for action in actions:
@@ -99,7 +99,7 @@ class Run:
         self.expander.variables = merged(after, self.expander.marks, line=self.expander.line(node))
 
     def call(self, name: str, arguments: list[str]) -> bool:
-        """Follow a function of the script; false: there is none of this name."""
+        """Follow a function of the script; false: no function has this name."""
         body = self._functions.get(name)
         if body is None or self._calls >= MOST_CALLS:
             return body is not None
@@ -116,7 +116,7 @@ class Run:
         return True
 
     def read(self, name: str) -> None:
-        """Follow another script, if it is beside this one."""
+        """Follow another script, if it is in this one's folder."""
         path = Path(name)
         beside = path if path.is_absolute() else Path(self.expander.file).parent / path
         if is_marked(name) or beside.suffix not in ("", ".sh", ".env", ".conf") or not beside.is_file():

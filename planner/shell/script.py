@@ -1,4 +1,4 @@
-"""A script's commands, those inside quoted words and here-documents among them, and the one that a trainer is started by."""
+"""The commands of a script, also inside quoted words and here-documents, and the command that starts a trainer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENVIRONMENTS = re.compile(r"(activate|conda\.sh|bashrc|profile|setvars\.sh)$")
 
 @dataclass(frozen=True)
 class Script:
-    """What a script would run."""
+    """Commands that a script would run."""
 
     commands: tuple[Command, ...]
     variables: Mapping[str, tuple[Word, ...]]
@@ -65,7 +65,7 @@ def _read(text: str, file: str, *, level: int, given: Mapping[str, Word], first_
 
 
 def _marked(word: Word, marks: Marks) -> str:
-    """A value of an outer script, with marks for what was unknown there."""
+    """A value of an outer script, with marks for the parts that were unknown there."""
     text = word.text
     for unknown in word.unknown:
         text = text.replace(unknown.text, marks.mark(unknown.text, unknown.line, why=unknown.why))

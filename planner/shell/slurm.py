@@ -16,7 +16,7 @@ def directives_of(text: str) -> tuple[str, ...]:
 
 
 def options_of(words: Iterable[str]) -> dict[str, str]:
-    """Options of Slurm that say how many processes there are, by their long names.
+    """Return the options of Slurm that give the number of processes, by their long names.
 
     >>> options_of(["-N", "4", "--gres=gpu:8"])
     {'--nodes': '4', '--gpus-per-node': '8'}

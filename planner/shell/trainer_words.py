@@ -49,7 +49,7 @@ def trainer_words(text: str, file: str, *, knows: Callable[[str], bool]) -> Trai
 
 
 def unread(shown: str, word: Word, *, way_out: str = "write its value") -> str:
-    """Say that a word was not read, and why."""
+    """Return the reason why a word was not read."""
     return f"{shown}: {' and '.join(unknown.words for unknown in word.unknown)}, so it was not read; {way_out}"
 
 

@@ -59,7 +59,7 @@ def _operated(expander: Expander, node: Node, *, value: Value, name: Node, rest:
 
 
 def _unquoted(expander: Expander, node: Node) -> list[Piece]:
-    """The parts of a default: literal text splits at blanks, as what it stands in for would."""
+    """The parts of a default: literal text splits at blanks, as the value that it replaces would."""
     if node.type == "concatenation":
         return [piece for child in node.children for piece in _unquoted(expander, child)]
     if node.type in ("word", "number", "regex"):

@@ -17,7 +17,7 @@ class Unknown:
     """One part of a word that the file does not fix."""
 
     text: str
-    """As the script writes it: ``$HOME``, ``$(date)``."""
+    """The script's own spelling: ``$HOME``, ``$(date)``."""
     line: int
     why: str
 
@@ -37,7 +37,7 @@ class Word:
 
 @dataclass
 class Marks:
-    """The unknown parts of one script, by the marks that stand for them in its values."""
+    """The unknown parts of one script, by their marks in its values."""
 
     found: list[Unknown] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ Array = dict[str, str]
 
 @dataclass
 class Variables:
-    """What is assigned at one place of a script."""
+    """The variables that are assigned at one place of a script."""
 
     values: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Variables:
 
 
 def merged(ways: list[Variables], marks: Marks, *, line: int) -> Variables:
-    """Return the variables after one of several ways through a script; those that differ are unknown from there on."""
+    """Return the variables after one of several ways through a script; variables that differ are unknown after it."""
     found = ways[0].copy()
     why = f"it depends on the condition in line {line}"
     for other in ways[1:]:

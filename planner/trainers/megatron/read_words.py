@@ -17,7 +17,7 @@ OPTIONS = {
     "micro-batch-size": "global_batch",
     **dict.fromkeys(_MODEL.split(), "model"),
 }
-"""Options of the command line that stand in for an argument."""
+"""Options of the command line that replace an argument."""
 
 
 def unresolved_of(parsed: Parsed, *, file: str) -> dict[str, str]:

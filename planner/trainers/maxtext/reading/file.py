@@ -24,7 +24,7 @@ _BASE = re.compile(r"\S*?([\w.-]+\.ya?ml)$")
 
 @dataclass(frozen=True)
 class Said:
-    """What a file sets."""
+    """The keys and values that a file sets."""
 
     values: Mapping[str, Any]
     notes: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def _command(text: str, file: Path) -> Said:
 
 
 def _flags(command: Command | None) -> list[str]:
-    """The flags of the compiler in the command's environment; those that only a shell knows are left out."""
+    """The flags of the compiler in the command's environment; flags that only a shell knows are left out."""
     if command is None:
         return []
     texts = [command.environment[name] for name in VARIABLES if name in command.environment]

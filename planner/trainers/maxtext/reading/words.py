@@ -16,7 +16,7 @@ OPTIONS = {
     "model_name": "model",
     **dict.fromkeys((*SIZES, *FLAGS), "model"),
 }
-"""Options of the command line that stand in for a key."""
+"""Options of the command line that replace a key."""
 _HARMLESS: tuple[str, ...] = (
     "run_name",
     "dataset",
