@@ -181,7 +181,7 @@ def _print(
 
 
 def _of_the_file(candidate: Candidate, thought: Opinion | None, *, request: SearchRequest) -> Candidate:
-    """Return the candidate with the verdict of an imported file; unchanged where none is asked about."""
+    """Return the candidate with the verdict of an imported file; unchanged without a file."""
     if thought is None:
         return candidate
     from planner.imports.verdict import of_the_file
