@@ -1,4 +1,4 @@
-"""Operations that a PyTorch host launches for one layer, counted from what the layer's program does."""
+"""Operations that a PyTorch host launches for one layer, counted from the layer's program."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ RINGS = ("ag", "rs")
 DROPOUT = 0.1
 """Default of ``--hidden-dropout`` (core/transformer/transformer_config.py)."""
 WHOLE_GRAPHS = ("full", "full_iteration")
-"""Values of ``--cuda-graph-scope`` that capture whole layers, as none does."""
+"""Values of ``--cuda-graph-scope`` that capture whole layers, as an empty list does."""
 BULKS = ("dgrad", "wgrad")
 """The two parts of the backward pass that move whole tensors during other products."""
 
@@ -46,7 +46,7 @@ def kernels_of(arguments: Arguments, *, file: str) -> tuple[dict[str, Any], list
     rate = real(arguments, "hidden-dropout", default=DROPOUT, file=file)
     notes = []
     if rate > 0 and "hidden-dropout" not in arguments:
-        notes.append(f"--hidden-dropout is Megatron's default, {DROPOUT:g}: its masks are priced; 0 turns it off")
+        notes.append(f"--hidden-dropout is Megatron's default, {DROPOUT:g}: its masks are priced; --hidden-dropout 0 leaves them out")
     graphs, partly = _graphs(arguments)
     changes: dict[str, Any] = {"dropout": rate > 0, "deterministic": "deterministic-mode" in arguments}
     return changes | ({"dispatch": "graphs"} if graphs else {}), notes + partly
@@ -59,7 +59,7 @@ def _graphs(arguments: Arguments) -> tuple[bool, list[str]]:
         return False, []
     modules = [*arguments.get("cuda-graph-modules", []), *arguments.get("cuda-graph-scope", [])]
     if [module for module in modules if module not in WHOLE_GRAPHS]:
-        return False, [f"CUDA graphs of {', '.join(modules)} alone: launches are priced as without graphs"]
+        return False, [f"CUDA graphs of {', '.join(modules)} only: launches are priced as without graphs"]
     return True, []
 
 
