@@ -37,7 +37,9 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
     need = opinion.memory_bytes + opinion.allowance_bytes
     fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that{_host(opinion)}: "
     unsure = "no verdict, since not all of it is priced" if opinion.imported.unpriced else "does not fit"
-    yield Text(fits + ("fits" if opinion.fits else unsure), style="green" if opinion.fits else "red")
+    verdict = "fits" if opinion.fits else unsure
+    refused = ", and the trainer refuses the file" * bool(opinion.refusals)
+    yield Text(f"{fits}{verdict}{refused}", style="green" if opinion.fits and not refused else "red")
     yield from _advice(opinion, candidate)
 
 
