@@ -46,7 +46,7 @@ def kernels_of(arguments: Arguments, *, file: str) -> tuple[dict[str, Any], list
     rate = real(arguments, "hidden-dropout", default=DROPOUT, file=file)
     notes = []
     if rate > 0 and "hidden-dropout" not in arguments:
-        notes.append(f"--hidden-dropout is Megatron's default, {DROPOUT:g}: its masks are priced; --hidden-dropout 0 leaves them out")
+        notes.append(f"--hidden-dropout is Megatron's default, {DROPOUT:g}: its masks are priced; 0 leaves them out")
     graphs, partly = _graphs(arguments)
     changes: dict[str, Any] = {"dropout": rate > 0, "deterministic": "deterministic-mode" in arguments}
     return changes | ({"dispatch": "graphs"} if graphs else {}), notes + partly
