@@ -71,10 +71,9 @@ def compiled_boundary(line: Line, first: Candidate, *, start: int, measure: Meas
         budget = line.at(start).budget_bytes
         guess = points[-1][0] + int((budget - points[-1][1]) // slope)
         steps = _inside(guess, good=good, bad=bad)
-        priced = line.candidate(steps)
-        if priced is None:  # a rule is in the way, such as a full host: bisect up to it without a compile
-            steps, ruled_out = _last_allowed(line, low=good or 0, high=steps)
-            bad, priced = ruled_out, line.candidate(steps) if steps > (good or 0) else None
+        if line.candidate(steps) is None:  # a rule is in the way, such as a full host: bisect up to it without a compile
+            steps, bad = _last_allowed(line, low=good or 0, high=steps)
+        priced = line.candidate(steps) if steps > (good or 0) else None
         if priced is None:
             break
         measured = measure(line.at(steps), priced)
