@@ -123,7 +123,7 @@ class StepCandidate:
 
 
 def rank_steps(candidates: list[StepCandidate], objective: str) -> list[StepCandidate]:
-    """Sort best first: those that fit by objective, then the others, failed compiles last."""
+    """Sort best first: fitting candidates by objective, then the others, failed compiles last."""
 
     def key(one: StepCandidate) -> tuple[bool, bool, float, int]:
         memory = one.compiled.total_bytes if one.compiled is not None and one.compiled.total_bytes is not None else 0

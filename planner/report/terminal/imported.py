@@ -34,7 +34,9 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
         yield Text(f"  {difference.why}", style="dim")
     need = opinion.memory_bytes + opinion.allowance_bytes
     fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that{_host(opinion)}: "
-    yield Text(fits + ("fits" if opinion.fits else "does not fit"), style="green" if opinion.fits else "red")
+    verdict = "fits" if opinion.fits else "does not fit"
+    refused = ", and the trainer refuses the file" * bool(opinion.refusals)
+    yield Text(f"{fits}{verdict}{refused}", style="green" if opinion.fits and not refused else "red")
     yield from _advice(opinion, candidate)
 
 

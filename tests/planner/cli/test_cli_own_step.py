@@ -10,7 +10,21 @@ from lcplan.evidence.step_plan import StepPlan
 sys.path.insert(0, str(Path(__file__).parents[1] / "own_step"))
 from own_steps import STEP, written
 
-GO = ("search", "--step", "my_step.py", "--hw", "cpu-host", "--devices", "4", "--seq", "8", "--global-batch", "2", "--out", "run")
+GO = (
+    "search",
+    "--step",
+    "my_step.py",
+    "--hw",
+    "cpu-host",
+    "--devices",
+    "4",
+    "--seq",
+    "8",
+    "--global-batch",
+    "2",
+    "--out",
+    "run",
+)
 
 
 def test_search_compiles_once_and_writes_a_plan(lcplan, tmp_path):

@@ -37,7 +37,7 @@ TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=8
   %i = s32[] get-tuple-element(%s), index=0
   %stack = bf16[4,64,128]{2,1,0} get-tuple-element(%s), index=1
   %piece = bf16[1,64,128]{2,1,0} fusion(%stack, %i), kind=kLoop, calls=%reading
-  %ar = bf16[1,64,128]{2,1,0} all-reduce-start(%piece), replica_groups=[4,2]<=[2,4]T(1,0), use_global_device_ids=true, channel_id=1
+  %ar = bf16[1,64,128]{2,1,0} all-reduce-start(%piece), REPLICAS
   %more = bf16[1,64,128]{2,1,0} copy(%piece)
   %sum = bf16[1,64,128]{2,1,0} all-reduce-done(%ar)
   %kept = bf16[4,64,128]{2,1,0} fusion(%stack, %i, %sum), kind=kLoop, calls=%fused
@@ -53,10 +53,12 @@ ENTRY %main (x: bf16[32,64], y: bf16[64,16], z: (s32[], bf16[4,64,128])) -> bf16
   %x = bf16[32,64]{1,0} parameter(0)
   %y = bf16[64,16]{1,0} parameter(1)
   %z = (s32[], bf16[4,64,128]{2,1,0}) parameter(2)
-  %loop = (s32[], bf16[4,64,128]{2,1,0}) while(%z), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"4"}}
+  %loop = (s32[], bf16[4,64,128]{2,1,0}) while(%z), condition=%condition, body=%body, TRIPS
   ROOT %out = bf16[32,16]{1,0} fusion(%x, %y), kind=kCustom, calls=%gemm
 }
 """
+TEXT = TEXT.replace("REPLICAS", "replica_groups=[4,2]<=[2,4]T(1,0), use_global_device_ids=true, channel_id=1")
+TEXT = TEXT.replace("TRIPS", 'backend_config={"known_trip_count":{"n":"4"}}')
 
 
 def read(text=TEXT, mesh=MESH):
@@ -100,11 +102,11 @@ def product(line, *shapes):
 @pytest.mark.parametrize(
     ("line", "shapes", "flop"),
     [
-        ("f32[8,32,16] dot(%a0, %a1), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}", ("bf16[8,32,64]", "bf16[8,64,16]"), 2 * 8 * 32 * 64 * 16),
-        ('(bf16[32,16], s8[1024]) custom-call(%a0, %a1), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}}', ("bf16[32,64]", "bf16[64,16]"), 2 * 32 * 64 * 16),
+        ("f32[8,32,16] dot(%a0, %a1), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}", ("bf16[8,32,64]", "bf16[8,64,16]"), 2 * 8 * 32 * 64 * 16),  # noqa: E501
+        ('(bf16[32,16], s8[1024]) custom-call(%a0, %a1), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}}', ("bf16[32,64]", "bf16[64,16]"), 2 * 32 * 64 * 16),  # noqa: E501
         ("bf16[32,16] convolution(%a0, %a1), dim_labels=bf_io->bf", ("bf16[32,64]", "bf16[64,16]"), 2 * 32 * 64 * 16),
         # a batched product as libtpu writes it: of the batch as a spatial dim, each output place meets one kernel place
-        ("bf16[8,32,16] convolution(%a0, %a1), window={size=8 stride=7 pad=0_0 lhs_dilate=8}, dim_labels=0bf_0io->0bf", ("bf16[8,32,64]", "bf16[8,64,16]"), 2 * 8 * 32 * 64 * 16),
+        ("bf16[8,32,16] convolution(%a0, %a1), window={size=8 stride=7 pad=0_0 lhs_dilate=8}, dim_labels=0bf_0io->0bf", ("bf16[8,32,64]", "bf16[8,64,16]"), 2 * 8 * 32 * 64 * 16),  # noqa: E501
     ],
 )  # fmt: skip
 def test_flop_of_products(line, shapes, flop):

@@ -1,6 +1,6 @@
 """A small step of one's own, for tests: a two-layer network on axes ``rows`` and ``cols``."""
 
-STEP = '''
+STEP = """
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -33,7 +33,7 @@ def build(mesh, strategy, workload):
     tokens = workload["global_batch"] * workload["seq_len"]
     weights = array((strategy["layers"], WIDTH, WIDTH), P(None, None, "cols"))
     return jax.jit(step, donate_argnums=0), (weights, array((tokens, WIDTH), P("rows", None)))
-'''
+"""
 
 
 def written(folder, text=STEP, name="my_step.py"):

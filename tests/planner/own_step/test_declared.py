@@ -26,7 +26,10 @@ def test_declaration_is_read_without_running_the_file(tmp_path):
         ("build = 1\nLCPLAN = dict(axes={})", ":2: LCPLAN is not a literal"),
         ("build = 1\nLCPLAN = {'axes': {}}", "my_step.py:2: LCPLAN: axes: "),
         ("build = 1\nLCPLAN = {'axis': {'x': ''}}", "unknown key 'axis'; did you mean 'axes'?"),
-        ("build = 1\nLCPLAN = {'axes': {'x': ''}, 'knobs': {'x': [1]}}", "x: an axis, a knob and a number of the workload need"),
+        (
+            "build = 1\nLCPLAN = {'axes': {'x': ''}, 'knobs': {'x': [1]}}",
+            "x: an axis, a knob and a number of the workload need",
+        ),
         ("build = 1\nLCPLAN = {'axes': {'x': ''}, 'knobs': {'k': []}}", "knobs.k"),
         ("def build(:", ":1: not Python: "),
     ],
@@ -52,10 +55,18 @@ def test_expressions_have_arithmetic_and_comparisons():
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os').system('true')", "(lambda: 1)()", "[x for x in y]", "rows ** 99999999", "rows.bit_length", "a[0]", "x :="],
+    [
+        "__import__('os').system('true')",
+        "(lambda: 1)()",
+        "[x for x in y]",
+        "rows ** 99999999",
+        "rows.bit_length",
+        "a[0]",
+        "x :=",
+    ],
 )
 def test_expressions_are_no_code(text):
-    with pytest.raises(BadInputError, match="more than arithmetic|no expression"):
+    with pytest.raises(BadInputError, match=r"more than arithmetic|no expression"):
         Expression(text, where="x")
 
 

@@ -65,11 +65,15 @@ def test_a_name_without_a_value_asks_for_its_option(step_file):
 
 
 def strategies(space=SPACE):
-    return [StepStrategy(mesh={"x": 8}, knobs={"remat": r, "micro": m}) for r in space.knobs["remat"] for m in space.knobs["micro"]]
+    return [
+        StepStrategy(mesh={"x": 8}, knobs={"remat": r, "micro": m}) for r in space.knobs["remat"] for m in space.knobs["micro"]
+    ]
 
 
 def outcome(strategy, gib):
-    compiled = StepCompiled(rung="compiled:target", target="t", jax="0", finished_at="", compile_s=1.0, total_bytes=int(gib * GIB))
+    compiled = StepCompiled(
+        rung="compiled:target", target="t", jax="0", finished_at="", compile_s=1.0, total_bytes=int(gib * GIB)
+    )
     return StepCandidate(strategy, hardware("dgx-h100"), 70 * GIB).with_compiled(compiled)
 
 
