@@ -107,7 +107,7 @@ class ModelOption(click.Option):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter:
-            if ctx.params.get("step"):
+            if isinstance(ctx.params.get("step"), str):
                 return None
             raise
 
