@@ -83,7 +83,7 @@ def command(**options: Any) -> int:
             document | {"footprints": [judged(one, budget) for one in found], "growth": [one.to_json() for one in compared]}
         )
     else:
-        from planner.report.terminal.fits import fits_view
+        from planner.report.terminal.steps.fits import fits_view
 
         print_view(fits_view(found, compared, budget_bytes=budget, written=options["baseline"] if written else None))
     over = any(one.need_bytes > budget for one in found)

@@ -40,7 +40,9 @@ def test_a_run_is_compared_with_a_budget_by_its_own_compile(lcplan, tmp_path):
     assert answer.code == 1
     (footprint,) = answer.json["footprints"]
     assert footprint["fits"] is False
-    assert footprint["total_bytes"] == json.loads((tmp_path / "run/result.json").read_text())["winner"]["compiled"]["total_bytes"]
+    assert (
+        footprint["total_bytes"] == json.loads((tmp_path / "run/result.json").read_text())["winner"]["compiled"]["total_bytes"]
+    )
     again = lcplan("fits", "run", "--toolchain", sys.executable)
     assert again.code == 2
     assert "a plan runs no file: name its step file with --step" in again.err

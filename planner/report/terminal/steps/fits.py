@@ -11,7 +11,7 @@ from rich.text import Text
 from lcplan.formats.units import format_bytes
 from planner.fits.footprint import Footprint
 from planner.fits.growth import Growth
-from planner.report.terminal.own_step import buffer_table
+from planner.report.terminal.steps.own_step import buffer_table
 
 BUFFERS = 5
 
