@@ -11,6 +11,7 @@ import click
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
+from lcplan.formats.text import whole_in
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
@@ -91,13 +92,14 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
-        wrong = [part for part in parts if not part.isdecimal() or not self._least <= int(part) <= self._most]
+        numbers = [whole_in(part) for part in parts]
+        wrong = [part for part, n in zip(parts, numbers, strict=True) if n is None or not self._least <= n <= self._most]
         if wrong:
             option = f"--{param.name.replace('_', '-')}" if param and param.name else "option"
             kind = "whole number above zero" if self._least else "whole number"
             kind += f", at most {self._most}" if self._most < 2**31 - 1 else ""
-            raise BadInputError([f"{option}: {part!r} is not a {kind}" for part in wrong])
-        return tuple(int(part) for part in parts)
+            raise BadInputError([f"{option}: {part[:60]!r} is not a {kind}" for part in wrong])
+        return tuple(number for number in numbers if number is not None)
 
 
 document_option = click.option(

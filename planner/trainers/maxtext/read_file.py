@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
 from planner.trainers.maxtext.read_flags import COMPILE_KEY, words_in
@@ -26,6 +27,11 @@ def said(file: Path) -> tuple[dict[str, Any], list[str]]:
     BadInputError
         Neither a YAML mapping nor a command with ``key=value`` words.
     """
+    found, notes = _said(file)
+    return unquoted(found), notes
+
+
+def _said(file: Path) -> tuple[dict[str, Any], list[str]]:
     if file.suffix in (".yml", ".yaml", ".json"):
         return _merged(file)
     text = read_text(file)

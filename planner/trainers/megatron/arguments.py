@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import whole_in
 from planner.trainers.common.imported import number, whole
 
 Arguments = dict[str, list[str]]
@@ -35,7 +37,7 @@ def parse(text: str, file: str) -> Arguments:
             found[name].append(word)
     if not found:
         raise BadInputError(f"{file}: no Megatron argument in it")
-    return {name: [] if values == ["true"] else values for name, values in found.items() if values != ["false"]}
+    return {name: [] if unquoted(values) == [True] else values for name, values in found.items() if unquoted(values) != [False]}
 
 
 def _split(text: str, file: str) -> list[str]:
@@ -58,9 +60,10 @@ def numbers(arguments: Arguments, file: str) -> Number:
         values = arguments.get(name)
         if values is None:
             return default
-        if len(values) != 1 or not values[0].isdecimal():
-            raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a whole number above zero")
-        return whole(int(values[0]), f"--{name}", file=file)
+        found = whole_in(values[0]) if len(values) == 1 else None
+        if found is None:
+            raise BadInputError(f"{file}: --{name} {' '.join(values)[:60]}: not a whole number above zero")
+        return whole(found, f"--{name}", file=file)
 
     return read
 
@@ -80,4 +83,4 @@ def real(arguments: Arguments, name: str, *, default: float, file: str) -> float
         (text,) = values
         return number(float(text), f"--{name}", file=file)
     except ValueError:
-        raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a number") from None
+        raise BadInputError(f"{file}: --{name} {' '.join(values)[:60]}: not a number") from None
