@@ -1,4 +1,4 @@
-"""Booleans of other programs' files, which are sometimes quoted: ``"true"`` and ``'False'`` mean what they spell."""
+"""Booleans in the files of other programs, quoted or not: ``"true"`` and 'False' are read as the booleans that they spell."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ price_option = click.option("--price", type=PRICE, metavar="USD", help="Dollars 
 
 @dataclass(frozen=True)
 class RequestWords:
-    """What differs between commands in the options of a request: the option of the hardware, and help texts."""
+    """The differences between commands in the options of a request: the option of the hardware, and help texts."""
 
     hw: Callable[[Any], Any] = hw_option
     needs_model: bool = True

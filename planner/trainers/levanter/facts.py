@@ -13,11 +13,12 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_multiples
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import Difference, Job, Knob, KnobName, Trainer
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
 from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, whole_stream
 
@@ -106,7 +107,7 @@ def _say_slices(setting: Setting, strategy: Strategy) -> str:
     count = strategy.devices // setting.hardware.domain_size
     return (
         f"{strategy.mesh.label} over {count} TPU slices: replica_dcn is exported as part of data, so data must "
-        f"be a multiple of {count}"
+        f"be a multiple of {count}; use data={near_multiples(count, strategy.mesh.data)}"
     )
 
 
@@ -128,4 +129,5 @@ TRAINER = Trainer(
     any_axis_order=True,
     keys=frozenset({"scheduler"}),
     jax=JAX,
+    reads=Format("FILE.yaml", "a Levanter configuration", counts_slices=True),
 )
