@@ -10,7 +10,7 @@ READ = words(
     allow_split_physical_axes attention attention_bias attention_sink attention_type base_config base_emb_dim base_mlp_dim
     base_moe_mlp_dim base_num_decoder_layers base_num_kv_heads base_num_query_heads capacity_factor compile_topology
     compile_topology_num_slices compile_xla_flags context context_parallel_load_balance context_parallel_reorder_strategy
-    context_parallel_strategy dataset_type decoder_block decoder_layer_input dq_reduction_steps dropout_rate dtype
+    context_parallel_strategy dataset_type decoder_block decoder_layer_input dq_reduction_steps dtype
     enable_dropout float32_logits global_parameter_scale gradient_accumulation_steps hardware head_dim key_proj kv_proj
     logits_dot_in_fp32 logits_via_embedding lora max_segments_per_seq max_target_length mesh_axes mlp_activations mlpwi mlpwi_0
     mlpwi_1 moba model_name moe_mlpwi_0 moe_mlpwi_1 moe_x_sorted mtp_num_layers mu_dtype normalization_layer_epsilon
@@ -19,7 +19,7 @@ READ = words(
     quantization query_proj ragged_buffer_factor remat_policy ring_scan_unroll rope_factor rope_linear_scaling_factor
     rope_max_timescale rope_type sa_block_kv sa_block_kv_compute sa_block_kv_dkv sa_block_kv_dkv_compute sa_block_kv_dq
     sa_block_q sa_block_q_dkv sa_block_q_dq scan_layers sparse_matmul training_objective use_chunked_prefill use_dpo use_grpo
-    use_jax_splash use_multimodal use_qk_clip use_qk_norm use_ragged_attention use_ring_of_experts use_tokamax_splash
+    use_jax_splash use_qk_clip use_qk_norm use_ragged_attention use_ring_of_experts use_tokamax_splash
     value_proj vocab_size weight_dtype
     """
 ) | frozenset(f"{part}_{axis}_parallelism" for part in ("ici", "dcn") for axis in AXES if axis != "tensor_transpose")
@@ -138,8 +138,10 @@ _TEACHER = "the teacher of a distillation is not priced: its weights take furthe
 _SNAPSHOT = "the copy of the state in the host's memory is not priced"
 
 NOTED = {
-    "activations_in_float32": Noted("activations are priced in bf16: fp32 takes further memory", unless=("false",)),
-    "attention_out": Noted(_KEPT, unless=("remat",)),
+    "activations_in_float32": Noted(
+        "activations are priced in bf16: fp32 takes further memory", unless=("false",), takes_memory=True
+    ),
+    "attention_out": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "attention_output_dim": Noted("attention's result is priced as heads x head_dim", unless=("-1",)),
     "cast_logits_to_fp32": Noted("logits are priced in fp32", unless=("true",)),
     "context_sharding": Noted(_PLACES, unless=("context",)),
@@ -147,66 +149,78 @@ NOTED = {
     "custom_mesh_and_rule": Noted(_PLACES, unless=("",)),
     "dcn_bandwidth_limit": Noted("the network between slices is priced at its full rate", unless=("",)),
     "dense_fsdp_use_two_stage_all_gather": Noted("weights are priced as gathered in one stage", unless=("false",)),
-    "elastic_enabled": Noted(_SNAPSHOT, unless=("false",)),
-    "enable_diloco": Noted("the outer optimizer's copy of the weights is not priced: it takes memory", unless=("false",)),
-    "enable_emergency_checkpoint": Noted(_SNAPSHOT, unless=("false",)),
-    "enable_multi_tier_checkpointing": Noted(_SNAPSHOT, unless=("false",)),
+    "dropout_rate": Noted("masks of dropout are not priced: they take further memory", unless=("0", "0.0")),
+    "elastic_enabled": Noted(_SNAPSHOT, unless=("false",), takes_memory=True),
+    "enable_diloco": Noted(
+        "the outer optimizer's copy of the weights is not priced: it takes memory", unless=("false",), takes_memory=True
+    ),
+    "enable_emergency_checkpoint": Noted(_SNAPSHOT, unless=("false",), takes_memory=True),
+    "enable_multi_tier_checkpointing": Noted(_SNAPSHOT, unless=("false",), takes_memory=True),
     "enable_rampup_batch_size": Noted("the batch is priced as per_device_batch_size", unless=("false",)),
-    "engram": Noted(_KEPT, unless=("remat",)),
+    "engram": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "experimental_sa_quant_k_fp8": Noted("attention is priced in bf16", unless=("false",)),
     "experimental_sa_quant_q_fp8": Noted("attention is priced in bf16", unless=("false",)),
-    "engram_layers": Noted("its tables of n-grams are not priced: they take further memory", unless=("",)),
+    "engram_layers": Noted("its tables of n-grams are not priced: they take further memory", unless=("",), takes_memory=True),
     "first_num_dense_layers": Noted(_LAYERS, unless=("0",)),
     "global_head_dim": Noted(_LAYERS, unless=("0",)),
     "global_num_kv_heads": Noted(_LAYERS, unless=("0",)),
     "grad_dtype": Noted("gradients are priced in the weights' dtype", unless=("float32",)),
-    "hidden_size_per_layer_input": Noted("the embedding of each layer is not priced: it takes further memory", unless=("0",)),
-    "indexer_cutoff_threshold": Noted(_KEPT, unless=("remat",)),
+    "hidden_size_per_layer_input": Noted(
+        "the embedding of each layer is not priced: it takes further memory", unless=("0",), takes_memory=True
+    ),
+    "indexer_cutoff_threshold": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "interleave_moe_layer_step": Noted(_LAYERS, unless=("1",)),
-    "kv_wa_proj": Noted(_KEPT, unless=("remat",)),
-    "learn_to_init_mode": Noted(_TEACHER, unless=("false",)),
+    "kv_wa_proj": Noted(_KEPT, unless=("remat",), takes_memory=True),
+    "learn_to_init_mode": Noted(_TEACHER, unless=("false",), takes_memory=True),
     "logical_axis_rules": Noted(_PLACES, unless=("",)),
     "matmul_precision": Noted("products are priced in bf16", unless=("default",)),
-    "mhc_expansion_rate": Noted("one residual stream is priced: each further one takes as much memory", unless=("1",)),
-    "mla_kv": Noted(_KEPT, unless=("remat",)),
-    "mla_q": Noted(_KEPT, unless=("remat",)),
+    "mhc_expansion_rate": Noted(
+        "one residual stream is priced: each further one takes as much memory", unless=("1",), takes_memory=True
+    ),
+    "mla_kv": Noted(_KEPT, unless=("remat",), takes_memory=True),
+    "mla_q": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "mlp_bias": Noted("biases of the feed-forward are not priced", unless=("false",)),
     "mlpwo": Noted("no backward pass reads it, so JAX keeps it under no policy", unless=("remat",)),
     "moe_dispatch_no_expert_sharding": Noted("the dispatch is priced over all expert ranks", unless=("false",)),
     "moe_dropless_fallback": Noted("the step is priced as its first attempt, with its own buffers", unless=("none",)),
     "moe_expert_input_dim": Noted("rows are priced with all features of the stream", unless=("-1",)),
     "moe_fsdp_use_two_stage_all_gather": Noted("weights are priced as gathered in one stage", unless=("false",)),
-    "moe_mlpwo": Noted(_KEPT, unless=("remat",)),
+    "moe_mlpwo": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "moe_quantize_combine_bwd_method": Noted("rows are priced in bf16", unless=("",)),
     "moe_quantize_token_all_gather": Noted("rows are priced in bf16", unless=("false",)),
-    "moe_routing_maps": Noted(_KEPT, unless=("remat",)),
+    "moe_routing_maps": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "moe_use_direct_token_gather": Noted("rows are priced as copied to their experts' order", unless=("false",)),
     "num_kv_shared_layers": Noted("every layer is priced with keys and values of its own", unless=("0",)),
     "num_moe_emb_chunks": Noted("the dispatch is priced without overlap", unless=("0",)),
     "num_moe_token_chunks": Noted("the dispatch is priced without overlap", unless=("1",)),
     "offline_data_dir": Noted("the step is priced as training on tokens", unless=("none", "")),
-    "padded_base_moe_mlp_dim": Noted("experts are priced without padding: padded ones take further memory", unless=("none",)),
-    "query_wa_proj": Noted(_KEPT, unless=("remat",)),
+    "padded_base_moe_mlp_dim": Noted(
+        "experts are priced without padding: padded ones take further memory", unless=("none",), takes_memory=True
+    ),
+    "query_wa_proj": Noted(_KEPT, unless=("remat",), takes_memory=True),
     "shard_embed_moe_on_fsdp": Noted(_PLACES, unless=("false",)),
     "shard_exp_on_fsdp": Noted(_PLACES, unless=("false",)),
     "shard_optimizer_over_data": Noted("every replica is priced with its own optimizer state", unless=("false",)),
     "share_kv_projections": Noted("keys and values are priced with a projection each", unless=("false",)),
     "shared_experts": Noted("shared experts are priced as the model's own file has them", unless=("0",)),
     "sliding_window_size": Noted("windows are priced as the model's own file has them", unless=("0",)),
-    "student_overrides": Noted(_TEACHER, unless=("{}",)),
-    "teacher_overrides": Noted(_TEACHER, unless=("{}",)),
-    "distill_student_weights_share_map": Noted(_TEACHER, unless=("{}",)),
-    "distill_weights_copy_map": Noted(_TEACHER, unless=("{}",)),
+    "student_overrides": Noted(_TEACHER, unless=("{}",), takes_memory=True),
+    "teacher_overrides": Noted(_TEACHER, unless=("{}",), takes_memory=True),
+    "distill_student_weights_share_map": Noted(_TEACHER, unless=("{}",), takes_memory=True),
+    "distill_weights_copy_map": Noted(_TEACHER, unless=("{}",), takes_memory=True),
     "te_comm_gemm_overlap": Noted("communication over tensor is priced without overlap", unless=("disabled",)),
     "te_moe_block": Noted("experts are priced as MaxText's own block", unless=("false",)),
     "trainable_parameters_mask": Noted("every parameter is priced as trained", unless=("",)),
     "trainable_position_size": Noted("a table of positions is not priced", unless=("-1",)),
     "use_2d_fsdp_sharding": Noted(_PLACES, unless=("false",)),
-    "use_audio": Noted("the audio encoder is not priced: it takes further memory", unless=("false",)),
+    "use_audio": Noted("the audio encoder is not priced: it takes further memory", unless=("false",), takes_memory=True),
     "use_batch_split_schedule": Noted("the dispatch is priced without overlap", unless=("false",)),
     "use_double_wide_mlp": Noted(_LAYERS, unless=("false",)),
-    "use_indexer": Noted("attention is priced over all positions, without its indexer", unless=("false",)),
+    "use_indexer": Noted(
+        "the indexer of sparse attention is not priced: it takes further memory", unless=("false",), takes_memory=True
+    ),
     "use_iota_embed": Noted("the embedding is priced as a look-up", unless=("false",)),
+    "use_multimodal": Noted("the vision encoder is not priced: it takes further memory", unless=("false",), takes_memory=True),
     "use_untrainable_positional_embedding": Noted("positions are priced as rotations", unless=("false",)),
     "weight_sparsity_m": Noted("weights are priced as dense", unless=("none",)),
     "weight_sparsity_n": Noted("weights are priced as dense", unless=("none",)),

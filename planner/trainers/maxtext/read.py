@@ -118,6 +118,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
             *notes_on("maxtext", said),
         ),
         more=Beyond(values, tensors),
+        unpriced=tuple(notes_on("maxtext", said, takes_memory=True)),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )

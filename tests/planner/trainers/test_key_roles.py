@@ -51,8 +51,10 @@ def test_every_noted_key_makes_a_note(name):
     noted = roles_of(name).noted
     assert noted
     for key, note in noted.items():
-        assert notes_on(name, {key: "another value"}) == [f"{key} another value: {note.words}"]
-        assert all(notes_on(name, {key: value}) == [] for value in note.unless)
+        memory = note.takes_memory
+        assert notes_on(name, {key: "another value"}, takes_memory=memory) == [f"{key} another value: {note.words}"]
+        assert notes_on(name, {key: "another value"}, takes_memory=not memory) == []
+        assert all(notes_on(name, {key: value}, takes_memory=memory) == [] for value in note.unless)
     assert notes_on(name, dict.fromkeys(roles_of(name).read, 7)) == []
 
 

@@ -122,15 +122,29 @@ def test_latent_attention_is_not_guessed(says):
 @pytest.mark.parametrize(
     ("keys", "note"),
     [
-        ({"mhc_expansion_rate": 4}, "mhc_expansion_rate 4: one residual stream is priced"),
         ({"grad_dtype": "bfloat16"}, "grad_dtype bfloat16: gradients are priced in the weights' dtype"),
-        ({"elastic_enabled": True}, "elastic_enabled True: the copy of the state in the host's memory is not priced"),
+        ({"dropout_rate": 0.1}, "dropout_rate 0.1: masks of dropout are not priced"),
         ({"attention_type": "local_sliding"}, "attention_type local_sliding: the decoder blocks"),
         ({"quantization": "int8"}, "quantization=int8: lcplan prices bf16"),
     ],
 )
 def test_what_is_not_priced_has_a_note(says, keys, note):
     assert any(one.startswith(note) for one in says(**keys).notes)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"mhc_expansion_rate": 4}, "mhc_expansion_rate 4: one residual stream is priced"),
+        ({"elastic_enabled": True}, "elastic_enabled True: the copy of the state in the host's memory is not priced"),
+        ({"use_multimodal": True}, "use_multimodal True: the vision encoder is not priced"),
+        ({"remat_policy": "custom", "mla_q": "device"}, "mla_q device: it is priced as recomputed"),
+        ({"teacher_overrides": {"num_query_heads": 64}}, "teacher_overrides {'num_query_heads': 64}: the teacher"),
+    ],
+)
+def test_what_takes_memory_without_a_price_has_no_verdict(says, keys, reason):
+    assert [one.startswith(reason) for one in says(**keys).unpriced] == [True]
+    assert says().unpriced == ()
 
 
 def test_base_ymls_own_values_have_no_note(says):
