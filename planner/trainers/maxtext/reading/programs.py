@@ -30,7 +30,7 @@ def refuse_other_programs(values: Mapping[str, Any], *, program: str, file: str)
     values
         Settings of the file over base.yml's.
     program
-        The module or file that a command line runs; empty where the file has none.
+        The module or file that a command line runs; empty where the file names no program.
     file
         For messages.
 
