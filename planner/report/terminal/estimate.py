@@ -47,18 +47,9 @@ def verdict(candidate: Candidate, request: SearchRequest) -> Text:
     sums = f"{performance.memory(candidate, request)} = {need} of {budget}: "
     if excess := performance.over(candidate, request):
         return Text(f"{sums}does not fit, {excess}", style="red")
-    if not candidate.best.fits and candidate.usable:
-        return Text(f"{sums}{_why_not(candidate, request)}", style="red")
+    if candidate.beyond is not None and candidate.beyond.against:
+        return Text(f"{sums}{candidate.beyond.against}", style="red")
     return Text(f"{sums}fits", style="green")
-
-
-def _why_not(candidate: Candidate, request: SearchRequest) -> str:
-    """Why a strategy within the budget does not count as fitting."""
-    share, hardware = request.hardware.device.host_memory_bytes, request.hardware
-    need = candidate.estimate["host_bytes"] * min(hardware.node_size, candidate.strategy.devices)
-    if share is None or need <= share.value * hardware.node_size:
-        return "no verdict, since not all of the file is priced"
-    return "does not fit: the host does not hold its part"
 
 
 def speed(candidate: Candidate) -> Text:

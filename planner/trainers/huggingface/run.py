@@ -150,7 +150,7 @@ def deepspeed_file(value: Any, *, file: str) -> dict[str, Any]:
     Raises
     ------
     BadInputError
-        The file is neither where the setting says, nor in the folder of the configuration.
+        The file is neither where the setting has it, nor in the folder of the configuration.
     """
     if isinstance(value, dict):
         return value
