@@ -29,6 +29,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = _flags_read(read_json(file), file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
+    return imported(data, devices=devices, file=file)
+
+
+def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
+    """Read the settings of a DeepSpeed JSON."""
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):

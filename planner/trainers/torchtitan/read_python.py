@@ -116,6 +116,7 @@ def read_python(file: str) -> Sections:
         compiled=any(
             _called(call) == "CompileConfig" and truth(module.keywords(call)[0], "enable", file=path) for call in module.calls()
         ),
+        graphs=any(_called(call) == "TrainingConfig" for call in module.calls()),
         selective=any(_called(call) == "SelectiveAC.Config" for call in module.calls()),
         loss_chunks=chunks,
         notes=(*notes, *more, *unread),
