@@ -13,7 +13,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from planner.trainers.registry import TRAINERS, folder_of
+from lcplan.formats.text import few
+from planner.trainers.registry import folder_of, package_of
 
 
 @lru_cache(maxsize=8)
@@ -24,10 +25,10 @@ def known_keys(trainer: str) -> frozenset[str]:
 
 
 def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """List the ``keys`` that the trainer does not know, each with the nearest known one."""
+    """List the ``keys`` that the trainer does not know, each with the nearest known one; of many the first few."""
     known = known_keys(trainer)
     strange = (key for key in keys if key not in known)
-    return tuple(f"{key}{_near(key, known)}" for key in strange)
+    return few(f"{key:.80}{_near(key, known)}" for key in strange)
 
 
 def _near(key: str, known: frozenset[str]) -> str:
@@ -45,6 +46,8 @@ class Noted:
     """The effect, after the key and its value."""
     unless: tuple[str, ...] = ()
     """Values, as the file writes them, that have no such effect."""
+    takes_memory: bool = False
+    """Whether it takes memory that is not priced, so that lcplan gives no verdict."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,11 @@ def words(text: str) -> frozenset[str]:
 
 def roles_of(trainer: str) -> Roles:
     """The roles of a trainer's keys."""
-    found: Roles = import_module(f"{TRAINERS[trainer]}.key_roles").ROLES
+    found: Roles = import_module(f"{package_of(trainer)}.key_roles").ROLES
     return found
 
 
-def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "") -> list[str]:
+def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "", takes_memory: bool = False) -> list[str]:
     """List a note for each setting that is not priced.
 
     Parameters
@@ -89,9 +92,11 @@ def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "") -> 
         Values by key, nested ones with their section before a dot.
     option
         Text before a key, as ``--``.
+    takes_memory
+        Whether to list the keys that take memory without a price, in place of the others.
     """
     noted = roles_of(trainer).noted
-    texts = {key: _text(value) for key, value in settings.items() if key in noted}
+    texts = {key: _text(value) for key, value in settings.items() if key in noted and noted[key].takes_memory == takes_memory}
     return [
         f"{option}{key}{f' {text}' * bool(text)}: {noted[key].words}"
         for key, text in texts.items()
