@@ -12,7 +12,7 @@ from cost_models.inputs.layout import Floats, Layout
 from cost_models.memory.liveness import FP32_BYTES
 
 LANES = 128
-"""Elements to which libtpu pads the last dim of an array (its tiles have 8 rows of 128 lanes)."""
+"""Elements to which libtpu pads the last dim of an array (its tiles have 8 rows of 128 elements)."""
 
 HOST_LOGITS = 3.0
 """fp32 chunks of logits that a CPU executable holds in addition to an fp32 head: logits, exponentials, cotangent. With a single
@@ -76,7 +76,7 @@ class Loss:
         """The embedding's whole gradient, after the layers: ``r V D / t`` [bytes per device].
 
         Where libtpu compiles its reduction as an all-reduce, the sum is a second whole table, unless the first one is that of
-        all microbatches. On TPU a device's columns of it are padded to whole lanes.
+        all microbatches. On TPU a device's columns of it are padded to a multiple of 128.
         """
         layout = self.layout
         whole = layout.reduce_bytes * self.table
