@@ -51,7 +51,7 @@ mask of one byte; backward each reads mask and cotangent and writes a cotangent.
 SHARDING_COPIES = {"fp32": 14.0, "bf16": 4.0}
 """Traffic of PyTorch's FSDP per element of a layer's gradient before its reduction, by the type of the reduction: the gradient
 is cast (2 bytes read, 4 written) and divided in place (torch/distributed/fsdp/_runtime_utils.py, ``_reduce_grad``). The second
-version divides in the reduction, but copies gathered weights out twice and gradients in, 14 bytes too (_fsdp_collectives.py)."""
+version divides in the reduction, but copies gathered weights out twice and gradients in: 14 bytes too (_fsdp_collectives)."""
 
 DETERMINISTIC_OF_USUAL = 1.0 - 0.379
 """Rate of attention's backward kernel where it adds the gradients of queries in a fixed order, over its usual rate: the largest
