@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import few
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import AxisName
 from planner.trainers import Difference, Job
@@ -33,11 +34,14 @@ class Imported:
     """A configuration in lcplan's words. A value that it does not state is absent from ``options``, and never guessed."""
 
     trainer: str
+    """The trainer that runs the steps; a front end's files name one."""
     file: str
     options: Mapping[str, Any]
     """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
     defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """Defaults of the trainer for options that the file does not state, each with its key and value in words."""
+    through: str = ""
+    """The front end that starts the trainer, with its version."""
     axis_order: tuple[AxisName, ...] | None = None
     unknown: tuple[str, ...] = ()
     """Keys that this version of the trainer does not know."""
@@ -57,6 +61,11 @@ class Imported:
     """Rules of the trainer that do not hold for this way of running it."""
     whole_weights: bool = False
     """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
+
+    def __post_init__(self) -> None:
+        """Keep the first of many notes and unknown keys: a file may have any number of them."""
+        object.__setattr__(self, "unknown", few(self.unknown))
+        object.__setattr__(self, "notes", few(self.notes))
 
 
 class Reader(Protocol):

@@ -13,7 +13,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from planner.trainers.registry import TRAINERS, folder_of
+from lcplan.formats.text import few
+from planner.trainers.registry import folder_of, package_of
 
 
 @lru_cache(maxsize=8)
@@ -24,10 +25,10 @@ def known_keys(trainer: str) -> frozenset[str]:
 
 
 def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """List the ``keys`` that the trainer does not know, each with the nearest known one."""
+    """List the ``keys`` that the trainer does not know, each with the nearest known one; of many the first few."""
     known = known_keys(trainer)
     strange = (key for key in keys if key not in known)
-    return tuple(f"{key}{_near(key, known)}" for key in strange)
+    return few(f"{key:.80}{_near(key, known)}" for key in strange)
 
 
 def _near(key: str, known: frozenset[str]) -> str:
@@ -76,7 +77,7 @@ def words(text: str) -> frozenset[str]:
 
 def roles_of(trainer: str) -> Roles:
     """The roles of a trainer's keys."""
-    found: Roles = import_module(f"{TRAINERS[trainer]}.key_roles").ROLES
+    found: Roles = import_module(f"{package_of(trainer)}.key_roles").ROLES
     return found
 
 
