@@ -1,4 +1,4 @@
-"""Rates from a profile: those that the plan's estimate rests on, scaled until each part takes as long as it took."""
+"""Rates from a profile: the rates that the plan's estimate rests on, scaled to the measured time of each part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from planner.inspect.profile.report import ProfileReport
 from planner.space.analysis import setting_of
 
 LEAST_SHARE = 0.01
-"""Share of the step below which a part's time says nothing about a rate: launches and rounding make most of it."""
+"""Share of the step below which a part's time gives no rate: launches and rounding make most of it."""
 
 
 def from_profile(report: ProfileReport) -> Calibration:
@@ -35,7 +35,7 @@ def from_profile(report: ProfileReport) -> Calibration:
     """
     run, candidate = report.run, report.candidate
     if run is None or candidate is None:
-        raise BadInputError("--from-profile: give the plan that ran with --plan PLAN|RUN; its estimate says which rates to fit")
+        raise BadInputError("--from-profile: give the plan that ran with --plan PLAN|RUN; its estimate names the rates to fit")
     hardware = run.request.hardware
     _check_catalogued(hardware)
     profile = report.profile

@@ -69,7 +69,7 @@ def _profiled(options: dict[str, Any]) -> Calibration:
     from planner.calibrate.from_profile import from_profile
     from planner.inspect.profile.report import report_of
 
-    foreign = [f"--{name}: --from-profile does not take it; the plan says it" for name in ("hw", "toolchain") if options[name]]
+    foreign = [f"--{name}: --from-profile does not take it; the plan has it" for name in ("hw", "toolchain") if options[name]]
     if foreign:
         raise BadInputError(foreign)
     plan = Path(options["plan"]) if options["plan"] else None

@@ -57,7 +57,7 @@ Examples:
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
 def command(**options: Any) -> int:
-    """Look inside: ``part KIND`` compiles one part of a step; ``--profile DIR`` reads what a step really did.
+    """Look inside: ``part KIND`` compiles one part of a step; ``--profile DIR`` reads the profile of a step that ran.
 
     A part is a matmul, ffn (a feed-forward), attention, or collective.
     The output has memory_analysis, collectives by axis and level, kernels, and the modelled time.
@@ -65,7 +65,7 @@ def command(**options: Any) -> int:
 
     A profile is the folder that jax.profiler.start_trace wrote.
     The output has the time of a step by part, exposed and hidden communication, and idle time.
-    With the plan that ran, measured times stand next to predicted ones.
+    With the plan that ran, measured times are next to predicted ones.
     """
     if options["profile"]:
         return show_profile(options)

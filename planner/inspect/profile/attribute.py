@@ -24,7 +24,7 @@ _BY_KIND = {"product": "gemm", "attention": "attention", "memory": "hbm", "trans
 
 
 def rank_of(key: str) -> int:
-    """Return the rank of a part's time: compute first, then what it hides."""
+    """Return the rank of a part's time: compute first, then communication, which compute hides."""
     kind = _KIND.get(key, "communication" if key == COMMUNICATION else "compute")
     return {"compute": 0, "communication": 1, "host": 2}[kind]
 

@@ -32,7 +32,7 @@ def busy_time(
     classes
         Class of each event; shape ``[n]``.
     ranks
-        Rank of each class: compute 0, what is exposed where no compute runs 1, and so on.
+        Rank of each class: compute 0, communication 1, which is exposed where no compute runs, and so on.
     window
         Start and end of the step [s].
 

@@ -24,7 +24,7 @@ NEWEST = "plugins/profile/*/*.xplane.pb"
 
 @dataclass(frozen=True)
 class DeviceEvents:
-    """Events of one device in one program. ``run`` numbers the runs of the program; -1: the profile does not say."""
+    """Events of one device in one program. ``run`` numbers the runs of the program; -1: the profile does not number them."""
 
     device: str
     start_s: NDArray[np.float64]

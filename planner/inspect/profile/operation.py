@@ -16,7 +16,7 @@ from planner.measure.hlo.groups import Groups
 
 Kind = Literal["product", "attention", "memory", "collective", "transfer", "container", "unknown"]
 """The work of an operation. ``transfer``: over the link to the host. ``container``: a loop, a branch or a call, whose own
-operations are events too. ``unknown``: the profile holds no HLO of it, and its name says nothing."""
+operations are events too. ``unknown``: the profile holds no HLO of it, and its name is not known."""
 
 COLLECTIVES = (*(op for op in get_args(Op) if op != "broadcast"), "collective-broadcast", "send", "recv")
 """HLO's own ``broadcast`` only repeats a value on its device."""
@@ -75,7 +75,7 @@ def operations_of(serialized: bytes) -> tuple[str, dict[str, Operation]]:
 
 
 def kind_of_name(lower: str) -> Kind:
-    """Return the work that a kernel's or a custom call's name says, in lower case."""
+    """Return the work of a kernel or custom call by its name in lower case."""
     if any(word in lower for word in _ATTENTION_TARGETS):
         return "attention"
     if any(word in lower for word in _PRODUCT_TARGETS):
@@ -137,7 +137,7 @@ class _Reader:
             return ""
 
     def _start(self, one: Any) -> Any | None:
-        """Return the instruction that began what a ``-done`` waits for."""
+        """Return the instruction that began the operation of a ``-done``."""
         if not one.opcode.endswith("-done") or not one.operand_ids:
             return None
         wanted = one.operand_ids[0]

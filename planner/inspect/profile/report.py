@@ -1,4 +1,4 @@
-"""Report: a profiled step beside the plan that it ran, part by part."""
+"""Report: a profiled step next to the plan that ran, part by part."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def report_of(profile: Path, *, plan: Path | None = None, program: str | None = 
     profile
         The folder that ``jax.profiler`` wrote, or one ``*.xplane.pb``.
     plan
-        A plan file or the folder of a search; None: only what the profile itself says.
+        A plan file or the folder of a search; None: only the profile itself.
     program
         The program's name; None: the one with most time.
 

@@ -25,7 +25,7 @@ class PartTime:
     """Time of one part in the step [s]."""
 
     exposed_s: float
-    """Its share of the step: of a compute part all of its time, of communication what no compute hides."""
+    """Its share of the step: of a compute part all of its time, of communication the time that no compute hides."""
     total_s: float
 
 
@@ -42,7 +42,7 @@ class StepProfile:
     parts: dict[str, PartTime]
     idle_s: float
     collectives: dict[tuple[str, str], PartTime]
-    """By op and axis, or by op and group size where no plan names the axes."""
+    """Time of each op and axis; where no plan names the axes, of each op and group size."""
     calls: dict[tuple[str, str], int]
     """Calls of each collective."""
     operations: tuple[tuple[Operation, str, float], ...]

@@ -1,4 +1,4 @@
-"""The output of ``lcplan inspect --profile``: where a step's time went, beside the cost model's parts."""
+"""The output of ``lcplan inspect --profile``: where a step's time went, next to the cost model's parts."""
 
 from __future__ import annotations
 

@@ -49,6 +49,8 @@ class Imported:
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
     program: Program = STEP
     """The priced step; the step of docs/step.md for a trainer in JAX."""
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    """Options whose values only a shell knows, each with the reason; an error unless the command line gives them."""
     waives: tuple[str, ...] = ()
     """Rules of the trainer that do not hold for this way of running it."""
     whole_weights: bool = False
