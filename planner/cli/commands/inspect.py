@@ -156,6 +156,6 @@ def _print(bench: Bench, variants: tuple[Variant, ...], output: str) -> None:
         }
         print_json(document | {"variants": shown})
     else:
-        from planner.report.terminal.part import part_view
+        from planner.report.terminal.inspect.part import part_view
 
         print_view(part_view(bench, variants))

@@ -29,7 +29,7 @@ def show_profile(options: dict[str, Any]) -> int:
     if options["output"] == "json":
         print_json(report.to_json())
     else:
-        from planner.report.terminal.profile import profile_view
+        from planner.report.terminal.inspect.profile import profile_view
 
         print_view(profile_view(report))
     return 0
