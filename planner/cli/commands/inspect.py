@@ -12,8 +12,12 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
+<<<<<<< HEAD
 from planner.cli.commands.inspect_profile import show_profile
 from planner.cli.options import Several
+=======
+from planner.cli.options import Several, toolchain_option
+>>>>>>> main
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
@@ -54,7 +58,7 @@ Examples:
 )
 @click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
 @click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
 def command(**options: Any) -> int:
     """Look inside: ``part KIND`` compiles one part of a step; ``--profile DIR`` reads the profile of a step that ran.

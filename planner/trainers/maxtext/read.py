@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.booleans import truth
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
@@ -125,7 +126,9 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
 
 
 def _check(values: Mapping[str, Any], *, file: str) -> None:
-    """Values that several readers rely on."""
+    """Check values that several readers rely on, and every boolean."""
+    for key in (key for key, default in DEFAULTS.items() if isinstance(default, bool)):
+        truth(values, key, file=file)
     whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
     if values["mtp_num_layers"] != 0:
         whole(values["mtp_num_layers"], "mtp_num_layers", file=file)
