@@ -12,12 +12,8 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
-<<<<<<< HEAD
 from planner.cli.commands.inspect_profile import show_profile
-from planner.cli.options import Several
-=======
 from planner.cli.options import Several, toolchain_option
->>>>>>> main
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
