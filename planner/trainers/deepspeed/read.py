@@ -7,7 +7,7 @@ from typing import Any
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import read_json
 from planner.trainers import Difference, Job
-from planner.trainers.common.imported import Imported, mesh_text, whole
+from planner.trainers.common.imported import Imported, mesh_text, nested, whole, with_changes
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 from planner.trainers.common.rules import bf16_masters
 from planner.trainers.common.zero import Zero, stage_of
@@ -27,6 +27,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
+    return _imported(data, file=file, devices=devices)
+
+
+def _imported(data: dict[str, Any], *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the JSON's keys and values state."""
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):
@@ -47,6 +52,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         "reduce_dtype": ("fp32" if reduce == "fp32" else "bf16",),
         "moments_dtype": ("bf16" if _halves(data, sharding) == 2 else "fp32",),
     }
+    settings = _settings(data)
     return Imported(
         "deepspeed",
         file,
@@ -58,7 +64,19 @@ def read(file: str, devices: int | None = None) -> Imported:
         program=sharding.program,
         whole_weights=sharding.whole_weights,
         waives=sharding.waives,
+        settings=settings,
+        again=lambda changes: _imported(nested(with_changes(settings, changes)), file=file, devices=devices),
     )
+
+
+SECTIONS = ("zero_optimization", "tensor_parallel", "bf16")
+
+
+def _settings(data: dict[str, Any]) -> dict[str, Any]:
+    """Every value by its key, those of a section with its name before a dot."""
+    sections = {name: data[name] for name in SECTIONS if isinstance(data.get(name), dict)}
+    alone = {key: value for key, value in data.items() if key not in sections}
+    return alone | {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
 
 
 def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:

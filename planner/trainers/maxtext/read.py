@@ -10,7 +10,7 @@ from typing import Any
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
-from planner.trainers.common.imported import Imported, mesh_text, number, whole
+from planner.trainers.common.imported import Imported, mesh_text, number, whole, with_changes
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
@@ -75,6 +75,11 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         Not a YAML mapping, a value that MaxText has not (with the nearest), or something that lcplan has no word for.
     """
     said, notes = said_by(Path(file))
+    return _imported(said, notes, file=file, devices=devices, slices=slices)
+
+
+def _imported(said: dict[str, Any], notes: list[str], *, file: str, devices: int | None, slices: int) -> Imported:
+    """Return the configuration that the keys and values state."""
     unknown = unknown_keys("maxtext", said)
     values = {**DEFAULTS, **said}
     _check(values, file=file)
@@ -105,6 +110,8 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         notes=(*notes, *more, *model_notes, *remat_notes, *flags.notes, *_unpriced(values)),
         more=Beyond(values, tensors),
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
+        settings={**said, "slices": target.slices},
+        again=lambda changes: _imported(with_changes(said, changes), notes, file=file, devices=devices, slices=slices),
     )
 
 

@@ -31,6 +31,10 @@ class Beyond:
         found = [*self._remat(job, kept - priced), *self._scores(job)]
         return [*found, *self._loss(job, tile=tile, extra=tiled - kept), *self._state(job)]
 
+    def of_any_strategy(self, job: Job) -> list[Difference]:
+        """List the differences that hold for other strategies of the file too: scores of plain attention, and the state."""
+        return [*self._scores(job), *self._state(job)]
+
     def _scores(self, job: Job) -> list[Difference]:
         """Plain attention has a layer's weights and their cotangent in memory, of each query with every key of its sequence."""
         if self.values["attention"] != "dot_product":

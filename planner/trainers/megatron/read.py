@@ -10,7 +10,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from planner.trainers import Difference, Job
-from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
+from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_changes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import gathered_weights, whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
@@ -33,7 +33,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    arguments = parse(read_text(file), file)
+    return _imported(parse(read_text(file), file), file=file, devices=devices)
+
+
+def _imported(arguments: Arguments, *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the arguments state."""
     unknown = unknown_keys("megatron", arguments)
     number = numbers(arguments, file)
     refuse_adapters(arguments, file=file)
@@ -61,6 +65,8 @@ def read(file: str, devices: int | None = None) -> Imported:
         program=_program(arguments, sizes),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
+        settings=arguments,
+        again=lambda changes: _imported(with_changes(arguments, changes), file=file, devices=devices),
     )
 
 
