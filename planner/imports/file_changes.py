@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lcplan.formats.nearest import divisors
 from lcplan.strategy import KNOBS, Strategy
 from planner.imports.advice import WORTH_SAYING, Advice, Change
 from planner.imports.proposals import proposals
 from planner.imports.trials import Question, Setup, Trial, read_again, tried, try_strategy
-from planner.space.shapes import divisors
 from planner.trainers.changes.interface import Moves, Settings, Switch, plain
 
 REFUSED_OF_A_KIND = 2

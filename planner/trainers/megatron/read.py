@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from planner.trainers import Difference, Job
@@ -17,6 +18,7 @@ from planner.trainers.megatron.arguments import Arguments, Number, numbers, pars
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
+from planner.trainers.megatron.read_overlap import overlap_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
@@ -55,14 +57,16 @@ def _imported(arguments: Arguments, *, file: str, devices: int | None) -> Import
     remat, more = _remat(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
+    overlap, hidden, partly = overlap_of(arguments, sizes["tensor"])
+    options |= overlap
     return Imported(
         trainer="megatron",
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more, *unbounded, *notes_of(arguments)),
+        notes=(*notes, *more, *unbounded, *partly, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
-        program=_program(arguments, sizes),
+        program=_program(arguments, sizes).model_copy(update=hidden),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
         settings=arguments,
@@ -135,7 +139,10 @@ def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) ->
         return found | ({"global_batch": batch} if batch else {})
     batch = batch or micro * ranks
     if batch % (micro * ranks):
-        raise BadInputError(f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks")
+        raise BadInputError(
+            f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks; "
+            f"use {near_multiples(micro * ranks, batch)}"
+        )
     return found | {"global_batch": batch, "microbatches": (batch // (micro * ranks),)}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, whole, with_experts
@@ -70,9 +71,9 @@ def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
         notes=notes,
         program=_program(said),
         more=lambda job: [*_offload(training, job), *(_halves(job) if halves else []), *_kept(parallel, job)],
-        refuses=lambda job: _attention(said, job),
         settings=said.settings,
         again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
+        refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
 
 
@@ -106,11 +107,25 @@ def _attention(said: Sections, job: Job) -> list[str]:
     return [f"{asked}: only flex has context parallelism; use attn_backend='flex'"]
 
 
+def _overlaps(said: Sections) -> bool:
+    """``enable_async_tensor_parallel``, until 0.2."""
+    tensor = said.parallelism.get("tensor_parallel_degree", 1)
+    return said.parallelism.get("enable_async_tensor_parallel") is True and tensor != 1
+
+
+def _uncompiled(said: Sections) -> list[str]:
+    """Async tensor parallelism is a pass of torch.compile (models/llama3/infra/parallelize.py, ``maybe_enable_async_tp``)."""
+    if not _overlaps(said) or said.compiled:
+        return []
+    return ["enable_async_tensor_parallel without compile: only torch.compile cuts products; set [compile] enable = true"]
+
+
 def _program(said: Sections) -> Program:
     """Return the priced step: torchtitan's, compiled or one operation at a time."""
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
     changes: dict[str, Any] = {"loss": "chunked", "saved": SELECTIVE if said.selective else None}
     changes |= {"weights_gathered": "once"} if _keeps_gathered(said.parallelism) else {}
+    changes |= {"stream": "beside-products"} if _overlaps(said) else {}
     return base.model_copy(update=changes | ({"pure_bf16": True} if said.training.get("dtype") == "bfloat16" else {}))
 
 
@@ -169,7 +184,8 @@ def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str
     batch = step if batch == -1 else whole(batch, "global_batch_size", file=file)
     if batch % step:
         raise BadInputError(
-            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}"
+            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}; "
+            f"use {near_multiples(step, batch)}"
         )
     return found | {"global_batch": batch, "microbatches": (batch // step,)}
 

@@ -222,3 +222,25 @@ def test_the_buffer_of_gradients(says, ask, more, bf16):
     [sharding] = [one for one in imported.more(run) if one.name == "sharding"]
     held = 16 * run.state_elements * (4 if bf16 else 6)  # 16 ranks share the optimizer
     assert sharding.extra_bytes == round(held - 4 * run.state_elements)
+
+
+@pytest.mark.parametrize(
+    ("more", "knob", "stream"),
+    [
+        ("--tp-comm-overlap", ("one-way",), "exposed"),
+        ("", None, "exposed"),
+        ("--tp-comm-overlap --disable-tp-comm-overlap-ag --disable-tp-comm-overlap-rs", None, "backward-beside-products"),
+        ("--tp-comm-overlap --disable-tp-comm-split-ag --no-tp-comm-overlap-rs", None, "backward-beside-products"),
+    ],
+)
+def test_the_overlap_of_tensors_communication_is_a_knob(says, more, knob, stream):
+    imported = says(RUN + more)
+    assert (imported.options.get("collective_matmul"), imported.program.stream) == (knob, stream)
+
+
+def test_half_an_overlap_is_named(says):
+    imported = says(RUN + "--tp-comm-overlap --disable-tp-comm-overlap-ag")
+    assert "collective_matmul" not in imported.options
+    assert any("only rs, dgrad, wgrad left is priced without overlap" in note for note in imported.notes)
+    whole = says(RUN + "--tp-comm-overlap --disable-tp-comm-bulk-dgrad")
+    assert any("priced with its bulk overlap of dgrad" in note for note in whole.notes)

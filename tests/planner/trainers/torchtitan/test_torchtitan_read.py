@@ -3,6 +3,8 @@
 import pytest
 
 from lcplan.formats.errors import BadInputError
+from lcplan.strategy import Mesh, Strategy
+from planner.trainers import Job
 from planner.trainers.torchtitan.read import read
 
 TOML = """
@@ -177,9 +179,6 @@ def test_whose_step_is_priced(says):
 
 
 def test_a_state_on_the_host_is_counted(says, ask):
-    from lcplan.strategy import Mesh, Strategy
-    from planner.trainers import Job
-
     request = ask()
     job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8), loss_chunk_tokens=1024))
     imported = says(TOML.replace("seq_len = 131072", "seq_len = 131072\nenable_cpu_offload = true"), "run.toml")
@@ -218,3 +217,13 @@ def test_a_configuration_of_torchtitans_own_registries(tmp_path):
     options = read(f"{file}:mine", 8).options
     assert (options["model"].name, options["remat"]) == ("qwen3-14b", ("full",))
     assert (options["seq"], options["global_batch"]) == (16384, 32)
+
+
+def test_async_tensor_parallelism_hides_the_stream_and_needs_the_compiler(says, ask):
+    text = TOML.replace("tensor_parallel_degree = 1", "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true")
+    eager, compiled = says(text, "run.toml"), says(text + "[compile]\nenable = true\n", "run.toml")
+    assert compiled.program.stream == "beside-products"
+    request = ask()
+    job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8, tensor=2)))
+    assert compiled.refuses(job) == []
+    assert any("without compile" in reason for reason in eager.refuses(job))
