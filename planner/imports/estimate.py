@@ -60,6 +60,7 @@ class Opinion:
             "unknown_keys": list(self.imported.unknown),
             "notes": list(self.imported.notes),
             "refusals": list(self.refusals),
+            "unpriced": list(self.imported.unpriced),
             "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
             "memory_bytes": self.memory_bytes,
             "allowance_bytes": self.allowance_bytes,
@@ -129,6 +130,7 @@ def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) 
     host = (int(estimate["host_bytes"]) + sum(one.host_bytes for one in differences)) * job.devices_per_host
     share = request.hardware.device.host_memory_bytes
     room = None if share is None else round(share.value * request.hardware.node_size)
+    holds = room is None or host <= room
     return Opinion(
         imported=imported,
         differences=tuple(differences),
@@ -137,7 +139,7 @@ def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) 
         allowance_bytes=allowance,
         host_bytes=host,
         host_memory_bytes=room,
-        fits=memory + allowance <= request.budget_bytes and (room is None or host <= room),
+        fits=memory + allowance <= request.budget_bytes and holds and not imported.unpriced,
         advice=Advice(None, ()),
     )
 

@@ -12,6 +12,7 @@ from lcplan.strategy import KNOBS, Strategy
 from planner.imports.advice import WORTH_SAYING, Advice, Change
 from planner.imports.proposals import proposals
 from planner.imports.trials import Question, Setup, Trial, read_again, tried, try_strategy
+from planner.imports.verdict import of_the_file
 from planner.trainers.changes.interface import Moves, Settings, Switch, plain
 
 REFUSED_OF_A_KIND = 2
@@ -166,7 +167,8 @@ def _only_mesh(strategy: Strategy, current: Strategy) -> bool:
 def _change(question: Question, trial: Trial) -> Change:
     words = tuple(_words(question, trial.settings, trial.options))
     need = trial.verdict.memory_bytes + trial.verdict.allowance_bytes
-    return Change(words, trial.candidate, need, settings=trial.settings, options=trial.options, unpriced=trial.moves)
+    candidate = of_the_file(trial.candidate, trial.verdict, request=question.request)
+    return Change(words, candidate, need, settings=trial.settings, options=trial.options, unpriced=trial.moves)
 
 
 def _words(question: Question, settings: Settings, options: Mapping[str, Any]) -> Iterator[str]:

@@ -42,6 +42,10 @@ class Verdict(Protocol):
     def allowance_bytes(self) -> int:
         """Memory of runtime, communicators and PyTorch's pool on top of it."""
 
+    @property
+    def host_holds(self) -> bool:
+        """Whether a host's memory holds its part."""
+
 
 Judge = Callable[[Imported, SearchRequest, Candidate], Verdict]
 

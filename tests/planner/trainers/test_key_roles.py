@@ -7,7 +7,7 @@ import pytest
 from planner.trainers.common.known_keys import Noted, Roles, known_keys, notes_on, roles_of
 from planner.trainers.registry import folder_of
 
-SWEPT = ("megatron", "torchtitan", "accelerate", "deepspeed")
+SWEPT = ("megatron", "torchtitan", "accelerate", "deepspeed", "levanter")
 SECTIONS = ("fsdp_", "parallelism_config_")
 """Prefixes of keys that a reader adds to a part of their name."""
 
