@@ -43,6 +43,10 @@ class Verdict(Protocol):
         """Memory of runtime, communicators and PyTorch's pool on top of it."""
 
     @property
+    def imported(self) -> Imported:
+        """The file that was read."""
+
+    @property
     def host_holds(self) -> bool:
         """Whether a host's memory holds its part."""
 

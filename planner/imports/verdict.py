@@ -39,7 +39,7 @@ def of_the_file(candidate: Candidate, opinion: Verdict, *, request: SearchReques
     return found.with_compiled(candidate.compiled, request.budget_bytes)
 
 
-def _against(opinion: Opinion) -> str:
+def _against(opinion: Verdict) -> str:
     """The verdict against a file that the devices would hold."""
     if opinion.imported.unpriced:
         return UNPRICED
