@@ -11,7 +11,7 @@ from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
-from planner.imports.advice import Advice, advise
+from planner.imports.advice import Advice, Change, advise
 from planner.imports.file_changes import file_advice
 from planner.imports.step import PRICED
 from planner.imports.trials import Question
@@ -56,6 +56,7 @@ class Opinion:
         """Return the JSON document."""
         return {
             "trainer": self.imported.trainer,
+            "through": self.imported.through,
             "file": self.imported.file,
             "unknown_keys": list(self.imported.unknown),
             "notes": list(self.imported.notes),
@@ -109,8 +110,18 @@ def _advice(own: Opinion, *, request: SearchRequest, candidate: Candidate) -> Ad
     """Look for changes of the file, or of its strategy where lcplan changes no setting of such a file."""
     form = form_of(own.imported.trainer)
     if form is None or own.imported.again is None:
-        return advise(request, candidate, trainer=trainer(own.imported.trainer), fits=own.fits)
+        found = advise(request, candidate, trainer=trainer(own.imported.trainer), fits=own.fits)
+        kept = [one for one in found.single if _runs(one, own.imported, request)]
+        best = found.best if found.best is not None and _runs(found.best, own.imported, request) else None
+        single = tuple(one for one in kept if best is not None or one is not kept[0])
+        return Advice(best or next(iter(kept), None), single, found.why_none)
     return file_advice(Question(request, own.imported, candidate, own.fits and not own.refusals, _judge, form))
+
+
+def _runs(change: Change, imported: Imported, request: SearchRequest) -> bool:
+    """Whether a change of the strategy keeps the rules of the file and fits with its own needs."""
+    verdict = judged(imported, request=request, candidate=change.candidate)
+    return verdict.fits and not verdict.refusals
 
 
 def _judge(imported: Imported, request: SearchRequest, candidate: Candidate) -> Opinion:

@@ -28,11 +28,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_yaml(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
-    return _imported(data, file=file, devices=devices)
+    return imported(data, devices=devices, file=file)
 
 
-def _imported(data: dict[str, Any], *, file: str, devices: int | None) -> Imported:
-    """Return the configuration that the YAML's keys and values state."""
+def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
+    """Read the settings of a launch, in the words of the launcher's YAML."""
     parallel, fsdp = (
         _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
         _section(data, "fsdp_config", prefix="fsdp_", file=file),
@@ -64,7 +64,7 @@ def _imported(data: dict[str, Any], *, file: str, devices: int | None) -> Import
         waives=way.waives,
         whole_weights=way.whole_weights,
         settings=settings,
-        again=lambda changes: _imported(nested(with_changes(settings, changes)), file=file, devices=devices),
+        again=lambda changes: imported(nested(with_changes(settings, changes)), devices=devices, file=file),
     )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from planner.trainers.registry import TRAINERS, folder_of
+from planner.trainers.registry import folder_of, package_of
 
 
 @lru_cache(maxsize=8)
@@ -76,7 +76,7 @@ def words(text: str) -> frozenset[str]:
 
 def roles_of(trainer: str) -> Roles:
     """The roles of a trainer's keys."""
-    found: Roles = import_module(f"{TRAINERS[trainer]}.key_roles").ROLES
+    found: Roles = import_module(f"{package_of(trainer)}.key_roles").ROLES
     return found
 
 

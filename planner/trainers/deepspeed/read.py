@@ -28,11 +28,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
-    return _imported(data, file=file, devices=devices)
+    return imported(data, devices=devices, file=file)
 
 
-def _imported(data: dict[str, Any], *, file: str, devices: int | None) -> Imported:
-    """Return the configuration that the JSON's keys and values state."""
+def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
+    """Read the settings of a DeepSpeed JSON."""
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):
@@ -66,7 +66,7 @@ def _imported(data: dict[str, Any], *, file: str, devices: int | None) -> Import
         whole_weights=sharding.whole_weights,
         waives=sharding.waives,
         settings=settings,
-        again=lambda changes: _imported(nested(with_changes(settings, changes)), file=file, devices=devices),
+        again=lambda changes: imported(nested(with_changes(settings, changes)), devices=devices, file=file),
     )
 
 

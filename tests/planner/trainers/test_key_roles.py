@@ -8,7 +8,9 @@ import pytest
 from planner.trainers.common.known_keys import Noted, Roles, known_keys, notes_on, roles_of
 from planner.trainers.registry import folder_of
 
-SWEPT = ("maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter")
+SWEPT = (
+    "maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter", "llamafactory", "axolotl", "trl",
+)  # fmt: skip
 SECTIONS = ("fsdp_", "parallelism_config_")
 """Prefixes of keys that a reader adds to a part of their name."""
 AXES = re.compile(r"(?:ici|dcn)_(\w+)_parallelism")
