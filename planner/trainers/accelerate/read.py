@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cost_models.inputs.program import Program
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_yaml
@@ -25,7 +26,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
     """
-    data = read_yaml(file)
+    data = unquoted(read_yaml(file))
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
     return imported(data, devices=devices, file=file)
@@ -49,7 +50,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
-        options["remat"] = (_remat(fsdp),)
+        options["remat"] = (_remat(fsdp, file=file),)
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
     settings = _settings(data, parallel, fsdp=fsdp)
     return Imported(
@@ -134,11 +135,11 @@ def _product(sizes: dict[str, int]) -> int:
     return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
 
 
-def _remat(fsdp: dict[str, Any]) -> str:
+def _remat(fsdp: dict[str, Any], *, file: str) -> str:
     """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
-    if not fsdp["fsdp_activation_checkpointing"]:
+    if not truth(fsdp, "fsdp_activation_checkpointing", file=file):
         return "save-all"
-    return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
+    return "offload-layer-in" if truth(fsdp, "fsdp_activation_checkpointing_offload", file=file) else "full"
 
 
 def _scheme(parallel: dict[str, Any], file: str) -> str:
