@@ -92,7 +92,7 @@ def _as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
     """Return the request with the priced step of an imported file."""
     if imported is None:
         return request
-    from planner.imports.estimate import as_run
+    from planner.imports.step import as_run
 
     return as_run(request, imported)
 
@@ -109,7 +109,8 @@ def _strategies(request: SearchRequest, offered: Offer, imported: Imported | Non
     """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
     if imported is None:
         return resolve_strategies(request, offered.backends)
-    from planner.imports.estimate import placed, refused_too
+    from planner.imports.estimate import refused_too
+    from planner.imports.step import placed
 
     try:
         found = resolve_strategies(request, offered.backends)

@@ -201,6 +201,8 @@ class Trainer:
     """Reason why documents of a packed sequence attend to each other in an exported job; None: they do not."""
     reads: Format | None = None
     """The configuration that lcplan reads; None: lcplan reads no file of the trainer."""
+    changes: str = ""
+    """The module of its folder that changes settings of a file (``planner.trainers.changes``); empty: lcplan changes none."""
     compiles: Kind | None = None
     """The hardware that the trainer's own command compiles its step for, where that hardware is absent."""
     own_step: bool = False

@@ -33,6 +33,10 @@ class Beyond:
         found += self._loss(job, tile=tile, extra=tiled - kept)
         return [*found, *self._state(job), *predicted_tokens(self.values, job), *head_in_fp32(self.values, job, tile=tile)]
 
+    def of_any_strategy(self, job: Job) -> list[Difference]:
+        """List the differences that hold for other strategies of the file too: scores of plain attention, and the state."""
+        return [*self._scores(job), *self._state(job)]
+
     def _scores(self, job: Job) -> list[Difference]:
         """Plain attention has a layer's weights and their cotangent in memory, of each query with every key of its sequence."""
         if self.values["attention"] != "dot_product":

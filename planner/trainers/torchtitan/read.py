@@ -37,6 +37,11 @@ def read(file: str, devices: int | None = None) -> Imported:
         Neither of the two formats, or something that lcplan has no word for.
     """
     said = read_toml(file) if file.endswith(".toml") else read_python(file)
+    return _imported(said, file=file, devices=devices)
+
+
+def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the sections state."""
     training, parallel = said.training, said.parallelism
     refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
     sizes, world = _mesh(parallel, devices=devices, file=file)
@@ -66,6 +71,8 @@ def read(file: str, devices: int | None = None) -> Imported:
         notes=notes,
         program=_program(said),
         more=lambda job: [*_offload(training, job), *(_halves(job) if halves else []), *_kept(parallel, job)],
+        settings=said.settings,
+        again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
         refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
 
