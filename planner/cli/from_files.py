@@ -86,7 +86,9 @@ def with_file(options: dict[str, Any], *, free: tuple[str, ...] = ()) -> tuple[d
     name, file = next(iter(given.items()))
     imported = read_file(name, file, devices=options["devices"], hardware=options["hw"])
     lacking = [
-        f"{reason}, or give --{key.replace('_', '-')}" for key, reason in imported.unresolved.items() if options[key] is None and key not in free
+        f"{reason}, or give --{key.replace('_', '-')}"
+        for key, reason in imported.unresolved.items()
+        if options[key] is None and key not in free
     ]
     if lacking:
         raise BadInputError(lacking)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import lcm
 
 from lcplan.formats.errors import BadInputError
 from planner.imports.own_plan import OwnPlan, own_plan
 from planner.request.request import SearchRequest
-from planner.request.request_changes import LONGEST_TOKENS, Ask, length_unit
+from planner.request.request_changes import LONGEST_TOKENS, TILE_TOKENS, Ask, length_unit
+from planner.space.one_strategy import one_mesh
 from planner.trainers.common.imported import Imported
 from planner.what_if.binds import memory_binds
 from planner.what_if.result import Boundary, NextStep, Question, WhatIf
@@ -17,6 +19,8 @@ from planner.what_if.vary import Varied
 
 COARSER = (1, 2, 4, 8, 16, 32, 64)
 """Multiples of a mesh's own unit that are tried for a step at which the trainer takes every length."""
+SPLASH_BLOCK = 512
+"""Default of splash attention's blocks in MaxText and in Levanter (``sa_block_q``)."""
 MOST_SEQUENCES = 2**31
 
 
@@ -51,7 +55,9 @@ def what_if_file(ask: FileQuestion, question: Question, varied: tuple[Varied, ..
         raise BadInputError(f"--vary with {question} of a file: use sweep, or leave --vary out")
     answers = {"max-seq": _longest, "max-batch": _largest, "min-devices": _fewest}
     answer = answers[question](ask)
-    notes = (f"the strategy is that of {ask.imported.file}; without the file the question is about every strategy",)
+    notes: tuple[str, ...] = (
+        f"the strategy is that of {ask.imported.file}; without the file the question is about every strategy",
+    )
     refused = answer.candidate is not None and _plan_of(ask, answer, question).opinion.refusals
     notes += tuple(f"refused by the trainer: {one}" for one in refused or ())
     return WhatIf(question, answer.request, answer.request.devices or ask.request.hardware.devices, answer, (), notes=notes)
@@ -72,7 +78,7 @@ def _changed(request: SearchRequest, seq_len: int | None, global_batch: int | No
     filters, chunks = request.filters, request.filters.loss_chunk_tokens
     whole = request.program.loss == "whole"
     if seq_len is not None and (chunks or whole):
-        local = seq_len // max(filters.mesh.get("context") or (1,))
+        local = seq_len // one_mesh(request).context
         most = local if whole or not chunks else min(chunks[0], local)
         chunk = next(size for size in range(most, 0, -1) if local % size == 0)
         filters = filters.model_copy(update={"loss_chunk_tokens": (chunk,)})
@@ -81,12 +87,18 @@ def _changed(request: SearchRequest, seq_len: int | None, global_batch: int | No
 
 def _longest(ask: FileQuestion) -> Boundary:
     """The longest sequence, at a step at which the file's own rules are kept."""
-    sizes = {axis: max(values) for axis, values in ask.request.filters.mesh.items()}
-    base = length_unit(sizes.get("context", 1), sizes.get("tensor", 1))
+    mesh = one_mesh(ask.request)
+    base = lcm(length_unit(mesh.context, mesh.tensor), mesh.context * _tile(ask.request))
     unit, first = _unit(ask, base)
     return _boundary(
         first, lambda count: ask.at(seq_len=count * unit), unit=unit, most=LONGEST_TOKENS // unit, value=lambda n: n * unit
     )
+
+
+def _tile(request: SearchRequest) -> int:
+    """Tokens of a rank that the attention kernel takes at a time: the file's block, else splash attention's on a TPU."""
+    blocks = request.filters.attention_block
+    return blocks[0] if blocks and blocks[0] else SPLASH_BLOCK if request.hardware.kind == "tpu" else TILE_TOKENS
 
 
 def _unit(ask: FileQuestion, base: int) -> tuple[int, OwnPlan]:
@@ -109,10 +121,8 @@ def _largest(ask: FileQuestion) -> Boundary:
     """The largest batch that a step holds at once: without accumulation."""
     once = ask.request.filters.model_copy(update={"microbatches": (1,)})
     ask = replace(ask, request=ask.request.model_copy(update={"filters": once}))
-    mesh = ask.request.filters.mesh
-    ranks = 1
-    for axis in ("data", "fsdp", "expert"):
-        ranks *= max(mesh.get(axis) or (1,))
+    mesh = one_mesh(ask.request)
+    ranks = mesh.data * mesh.fsdp * mesh.expert
     first = ask.at(global_batch=ranks)
     return _boundary(
         first,
@@ -123,9 +133,7 @@ def _largest(ask: FileQuestion) -> Boundary:
     )
 
 
-def _boundary(
-    first: OwnPlan, at: Callable[[int], OwnPlan], *, unit: int, most: int, value: Callable[[int], int]
-) -> Boundary:
+def _boundary(first: OwnPlan, at: Callable[[int], OwnPlan], *, unit: int, most: int, value: Callable[[int], int]) -> Boundary:
     """The largest count of units that fits: doubled, then halved. Memory grows with the count."""
     if not first.candidate.best.fits:
         return _nothing(first, value(1))

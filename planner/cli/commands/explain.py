@@ -37,9 +37,7 @@ MOST = 2
 @click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @knob_options
 @output_format
-def command(
-    run: str | None, strategies: tuple[str, ...], price: float | None, output: str, **options: Any
-) -> int:
+def command(run: str | None, strategies: tuple[str, ...], price: float | None, output: str, **options: Any) -> int:
     """Explain the winner of RUN, or STRATEGY; compare two strategies term by term.
 
     RUN is a search's folder or its result.json, PLAN a plan.yaml. STRATEGY is a row's number in the table of candidates, or
