@@ -22,7 +22,7 @@ class OwnPlan:
 
     imported: Imported
     request: SearchRequest
-    """With the priced step of the trainer."""
+    """Its program is the trainer's."""
     candidate: Candidate
     opinion: Opinion
 

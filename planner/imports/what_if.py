@@ -197,7 +197,7 @@ def _with_fewer(ask: FileQuestion, top: int) -> Iterator[tuple[int, OwnPlan]]:
 
 
 def _swept(ask: FileQuestion, varied: tuple[Varied, ...]) -> WhatIf:
-    """The file's plan at every point; a point at which it breaks rules has none."""
+    """The file's plan at every point; a point at which it breaks rules is empty."""
     most = ask.request.devices or ask.request.hardware.devices
     free = ask.request.model_copy(update={"devices": None})
     points = []

@@ -14,7 +14,7 @@ from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
-from planner.cli.options import knob_options, output_format, request_options, workload_options
+from planner.cli.options import knob_options, output_format, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import probe
@@ -57,7 +57,7 @@ class EstimateOptions(RequestOptions):
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
 @click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
 @click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @knob_options
 @output_format
 def command(**options: Any) -> int:

@@ -10,7 +10,7 @@ import click
 from lcplan.formats.errors import BadInputError
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import from_options, given_file
-from planner.cli.options import PRICE, knob_options, output_format, request_options
+from planner.cli.options import knob_options, output_format, price_option, request_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.explain.explanation import Comparison, Explanation, compare, explain
 from planner.explain.strategy_words import named_strategy
@@ -34,7 +34,7 @@ MOST = 2
 @click.argument("run", metavar="[PLAN|RUN]", required=False)
 @click.argument("strategies", metavar="[STRATEGY] [STRATEGY]", nargs=-1)
 @request_options
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @knob_options
 @output_format
 def command(run: str | None, strategies: tuple[str, ...], price: float | None, output: str, **options: Any) -> int:

@@ -12,7 +12,7 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
-from planner.cli.options import Several
+from planner.cli.options import Several, toolchain_option
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
@@ -50,7 +50,7 @@ Examples:
 )
 @click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
 @click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
 def command(**options: Any) -> int:
     """Compile one PART for the target: matmul, ffn (a feed-forward), attention, or collective.

@@ -12,10 +12,10 @@ import click
 from lcplan.formats.errors import EXIT_ANSWER, EXIT_NOTHING_FITS, BadInputError, StageFailedError
 from planner.candidates.cost import Cost
 from planner.candidates.rows import flat_row
-from planner.cli.build import RequestOptions, build_request
+from planner.cli.build import RequestOptions, build_request, objective_option
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import file_only, from_options, given_file, with_request
-from planner.cli.options import PRICE, knob_options, output_format, request_options, workload_options
+from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
@@ -71,9 +71,7 @@ class SearchOptions(RequestOptions):
 @from_options
 @request_options
 @workload_options
-@click.option(
-    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="Figure to optimise."
-)
+@objective_option
 @click.option(
     "--stages",
     type=click.Choice(get_args(Stage)),
@@ -115,13 +113,13 @@ class SearchOptions(RequestOptions):
 )
 @click.option("--for-jax", metavar="VERSION", help="jax of that trainer. [default: that of --toolchain, else the verified one]")
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
 @click.option(
     "--step", is_eager=True, metavar="FILE", help="Search over the step of this Python file in place of lcplan's own."
 )
 @click.option("--knob", multiple=True, metavar="NAME=VALUE,..", help="With --step: values of one of the file's knobs.")
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @knob_options
 @output_format
 def command(**options: Any) -> int:

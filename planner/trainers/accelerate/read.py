@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cost_models.inputs.program import Program
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_yaml
@@ -33,6 +34,7 @@ def read(file: str, devices: int | None = None) -> Imported:
 
 def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
     """Read the settings of a launch, in the words of the launcher's YAML."""
+    data = unquoted(data)
     parallel, fsdp = (
         _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
         _section(data, "fsdp_config", prefix="fsdp_", file=file),
@@ -49,7 +51,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
-        options["remat"] = (_remat(fsdp),)
+        options["remat"] = (_remat(fsdp, file=file),)
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
     settings = _settings(data, parallel, fsdp=fsdp)
     return Imported(
@@ -134,11 +136,11 @@ def _product(sizes: dict[str, int]) -> int:
     return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
 
 
-def _remat(fsdp: dict[str, Any]) -> str:
+def _remat(fsdp: dict[str, Any], *, file: str) -> str:
     """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
-    if not fsdp["fsdp_activation_checkpointing"]:
+    if not truth(fsdp, "fsdp_activation_checkpointing", file=file):
         return "save-all"
-    return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
+    return "offload-layer-in" if truth(fsdp, "fsdp_activation_checkpointing_offload", file=file) else "full"
 
 
 def _scheme(parallel: dict[str, Any], file: str) -> str:

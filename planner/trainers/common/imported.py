@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import few
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import AxisName
 from planner.trainers import Difference, Job
@@ -89,6 +90,11 @@ class Imported:
     """Reads the file with some of its settings changed, None: without the setting; None where lcplan can't change any."""
     whole_weights: bool = False
     """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
+
+    def __post_init__(self) -> None:
+        """Keep the first of many notes and unknown keys: a file may have any number of them."""
+        object.__setattr__(self, "unknown", few(self.unknown))
+        object.__setattr__(self, "notes", few(self.notes))
 
 
 class Reader(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.textfile import read_json
@@ -33,6 +34,7 @@ def read(file: str, devices: int | None = None) -> Imported:
 
 def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
     """Read the settings of a DeepSpeed JSON."""
+    data = _flags_read(data, file)
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):
@@ -78,6 +80,21 @@ def _settings(data: dict[str, Any]) -> dict[str, Any]:
     sections = {name: data[name] for name in SECTIONS if isinstance(data.get(name), dict)}
     alone = {key: value for key, value in data.items() if key not in sections}
     return alone | {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+
+
+FLAGS = {"bf16": ("enabled", "bf16_master_weights_and_grads", "bf16_optimizer_states"), "zero_optimization": ("overlap_comm",)}
+"""Booleans of each section that lcplan reads; ``bfloat16`` is an older name of ``bf16``."""
+
+
+def _flags_read(data: Any, file: str) -> Any:
+    """Return the file's values with each boolean that is read as one; ``auto``, which Transformers fills in, stays."""
+    data = unquoted(data)
+    for name, flags in (*FLAGS.items(), ("bfloat16", FLAGS["bf16"])):
+        section = data.get(name) if isinstance(data, dict) else None
+        if isinstance(section, dict):
+            given = [key for key in flags if section.get(key, "auto") != "auto"]
+            data = {**data, name: section | {key: truth(section, key, file=file) for key in given}}
+    return data
 
 
 def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:

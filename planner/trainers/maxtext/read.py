@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.booleans import truth
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
@@ -135,7 +136,9 @@ def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Im
 
 
 def _check(values: Mapping[str, Any], *, file: str) -> None:
-    """Values that several readers rely on."""
+    """Check values that several readers rely on, and every boolean."""
+    for key in (key for key, default in DEFAULTS.items() if isinstance(default, bool)):
+        truth(values, key, file=file)
     whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
     if values["mtp_num_layers"] != 0:
         whole(values["mtp_num_layers"], "mtp_num_layers", file=file)
