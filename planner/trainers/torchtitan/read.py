@@ -72,9 +72,9 @@ def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
         unknown=unknown,
         notes=notes,
         program=_program(said),
-        more=lambda job: [*(_offload(job) if offloads else []), *(_halves(job) if halves else []), *_kept(parallel, job)],
         settings=said.settings,
         again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
+        more=lambda job: [*(_offload(job) if offloads else []), *(_halves(job) if halves else []), *_kept(parallel, job)],
         refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
 
