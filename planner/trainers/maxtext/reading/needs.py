@@ -11,9 +11,9 @@ from planner.trainers.maxtext.read_remat import priced_bytes
 STATE_BYTES = 16.0
 """Bytes of a parameter: fp32 weight, gradient and two moments."""
 LOGIT_BYTES = {"tpu": 2.7, "gpu": 4.0}
-"""Bytes of a logit of multi-token prediction at the peak: fp32 on GPU. On TPU the loss of each layer is differentiated by itself:
-train_compile for v5p-8 (0.2.5, Llama 3.1 8B cut to 4 layers, 16384 tokens a device) takes 7.97 GB more for one such layer, of
-which 1.01 are state, 1.41 the layer's tensors, and the rest 2.64 bytes a logit."""
+"""Bytes of a logit of multi-token prediction at the peak: fp32 on GPU. On TPU each layer's loss is differentiated by itself:
+train_compile for v5p-8 (0.2.5, Llama 3.1 8B cut to 4 layers, 16384 tokens per device) takes 7.97 GB more for one such layer,
+of which 1.01 are state, 1.41 the layer's tensors, and the rest 2.64 bytes a logit."""
 
 
 def predicted_tokens(values: Mapping[str, Any], job: Job) -> list[Difference]:
