@@ -65,7 +65,8 @@ TRAPS = {
     ),
     "memory_stats": ("mesh.devices.flat[0].memory_stats()", f"trap.py:{LINE}: ", "absent devices have no memory in use"),
     "array of this machine": (
-        "b = jax.device_put(jnp.ones((1024, 256), jnp.bfloat16), jax.devices('cpu')[0])\nreturn jax.jit(lambda a, b: a + b), (a, b)",
+        "b = jax.device_put(jnp.ones((1024, 256), jnp.bfloat16), jax.devices('cpu')[0])\n"
+        "return jax.jit(lambda a, b: a + b), (a, b)",
         "incompatible devices",
         "use the mesh that build is given",
     ),
