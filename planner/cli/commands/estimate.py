@@ -21,6 +21,7 @@ from planner.measure.workers.pool import PoolLimits
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
+from planner.run.pace import pace_notes
 from planner.run.timed_slice import says
 from planner.run.toolchain_offer import Offer, offer
 from planner.space.one_strategy import BrokenRulesError
@@ -78,7 +79,8 @@ def command(**options: Any) -> int:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=scratch if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
-    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed))
+    slow = pace_notes(request, name=imported.trainer if imported else None, step_s=candidates[0].estimate["step_s"])
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed), *slow)
     if len(candidates) > 1:
         _print_several(candidates, request, output=parsed.output, notes=notes)
     else:
@@ -91,7 +93,7 @@ def _as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
     """Return the request with the priced step of an imported file."""
     if imported is None:
         return request
-    from planner.imports.estimate import as_run
+    from planner.imports.step import as_run
 
     return as_run(request, imported)
 
@@ -108,7 +110,8 @@ def _strategies(request: SearchRequest, offered: Offer, imported: Imported | Non
     """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
     if imported is None:
         return resolve_strategies(request, offered.backends)
-    from planner.imports.estimate import placed, refused_too
+    from planner.imports.estimate import refused_too
+    from planner.imports.step import placed
 
     try:
         found = resolve_strategies(request, offered.backends)

@@ -38,6 +38,11 @@ def read(file: str, devices: int | None = None) -> Imported:
         Neither of the two formats, or something that lcplan has no word for.
     """
     said = read_toml(file) if file.endswith(".toml") else read_python(file)
+    return _imported(said, file=file, devices=devices)
+
+
+def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the sections state."""
     training, parallel = unquoted(dict(said.training)), unquoted(dict(said.parallelism))
     refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
     sizes, world = _mesh(parallel, devices=devices, file=file)
@@ -67,6 +72,8 @@ def read(file: str, devices: int | None = None) -> Imported:
         unknown=unknown,
         notes=notes,
         program=_program(said),
+        settings=said.settings,
+        again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
         more=lambda job: [*(_offload(job) if offloads else []), *(_halves(job) if halves else []), *_kept(parallel, job)],
         refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
