@@ -45,7 +45,7 @@ def without_secrets(text: str, address: str) -> str:
 
 
 def _password(address: str) -> tuple[int, int]:
-    """The place of the password before the last ``@``; empty where there is none."""
+    """The place of the password before the last ``@``; empty where it has no password."""
     end = address.rfind("@")
     if end < 0 or address.startswith(("sqlite:///", "journal:")):
         return 0, 0

@@ -190,7 +190,7 @@ def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write several files: the disk has room for all of them before the first one gets its name.
+    """Write several files: all are on the disk before the first one gets its name.
 
     Raises
     ------
