@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.scratch import scratch_folder
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
@@ -76,8 +75,8 @@ def command(**options: Any) -> int:
     offered = offer(toolchain, request)
     strategies = _strategies(request, offered, imported)
     candidates = [price(request, one) for one in strategies]
-    with TemporaryDirectory(prefix="lcplan-") as scratch:
-        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
+    with scratch_folder() as scratch:
+        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=scratch if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
     slow = pace_notes(request, name=imported.trainer if imported else None, step_s=candidates[0].estimate["step_s"])
