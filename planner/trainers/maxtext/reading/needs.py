@@ -16,8 +16,8 @@ train_compile for v5p-8 (0.2.5, Llama 3.1 8B cut to 4 layers, 16384 tokens per d
 of which 1.01 are state, 1.41 the layer's tensors, and the rest 2.64 bytes a logit."""
 
 COTANGENT_BYTES = {"tpu": 1.0, "gpu": 2.0}
-"""Further bytes of a logit where the head's product is in fp32: the cotangent's on GPU. On TPU the same train_compile takes 3.29
-GB more, of which 1.32 are the product's operands, and the rest 0.94 bytes a logit."""
+"""Further bytes of a logit where the head's product is in fp32: the cotangent's on GPU. On TPU the same train_compile takes
+3.29 GB more, of which 1.32 are the product's operands, and the rest 0.94 bytes a logit."""
 
 
 def predicted_tokens(values: Mapping[str, Any], job: Job) -> list[Difference]:
