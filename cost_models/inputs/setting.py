@@ -42,7 +42,7 @@ class Setting:
         """
         if self.program.attention == "unfused":
             return "unfused"
-        if self.program.attention == "flash":
+        if self.program.attention in ("flash", "tokamax"):
             return "cudnn" if self.hardware.kind == "gpu" else "splash"
         gpu, length = self.hardware.device.gpu, self.workload.seq_len
         return attention_kernel(

@@ -122,6 +122,8 @@ def rates_of(hardware: HardwareSpec) -> Rates:
         exponential_share=exponential_share(hardware),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
         switch_all_reduce=_in_switch(hardware, entry),
+        wide_forward=attention.get("wide_forward"),
+        wide_backward=attention.get("wide_backward"),
     )
     return calibrated(published, hardware.device.rates)
 
@@ -157,8 +159,13 @@ TRITON_OF_FLASH2 = 1.0 / 1.8
 """Rate of FlashAttention in Triton over FlashAttention-2, which Dao (arXiv:2307.08691, section 4.1) measured 1.3-2.5 times
 faster on an A100: the geometric mean."""
 
-OLDER_KERNELS = {"flash2": "attention-flash2", "triton": "attention-flash2", "cudnn-2025": "attention-cudnn-2025"}
-"""Entries of data/device_rates.json for the older kernels that programs name."""
+OTHER_KERNELS = {
+    "flash2": "attention-flash2",
+    "triton": "attention-flash2",
+    "cudnn-2025": "attention-cudnn-2025",
+    "tokamax": "attention-tokamax",
+}
+"""Entries of data/device_rates.json for the kernels that programs name."""
 
 
 def rates_for(setting: Setting) -> Rates:
@@ -177,13 +184,13 @@ def rates_for(setting: Setting) -> Rates:
     Notes
     -----
     Source: data/device_rates.json, entries such as ``attention-flash2``; ``TRITON_OF_FLASH2``. A device without an entry for
-    the older kernel is priced with its best kernel.
+    the kernel is priced with that of its own step.
     """
     rates, kind = rates_of(setting.hardware), setting.program.attention
-    if kind not in OLDER_KERNELS:
+    if kind not in OTHER_KERNELS:
         return rates
     entry = _entry(setting.hardware)
-    older = entry.get(OLDER_KERNELS[kind], entry.get("attention", {}))
+    older = entry.get(OTHER_KERNELS[kind], entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
     own = {**entry, "attention": older}
     passes = {which: _attention(setting.hardware, own, which=which) for which in ("forward", "backward")}
@@ -195,6 +202,8 @@ def rates_for(setting: Setting) -> Rates:
         attention_backward=scaled["backward"],
         forward_half_tokens=older.get("forward_half_tokens", HALF_TOKENS["forward"]),
         backward_half_tokens=older.get("backward_half_tokens", HALF_TOKENS["backward"]),
+        wide_forward=older.get("wide_forward"),
+        wide_backward=older.get("wide_backward"),
     )
 
 

@@ -48,7 +48,7 @@ class Imported:
     refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
     program: Program = STEP
-    """The priced step; the step of docs/step.md for a trainer in JAX."""
+    """The priced step; for a trainer in JAX the step of docs/step.md, perhaps with another kernel of attention."""
     waives: tuple[str, ...] = ()
     """Rules of the trainer that do not hold for this way of running it."""
     whole_weights: bool = False

@@ -22,7 +22,10 @@ def priced_as(program: Program, *, hardware: HardwareSpec, model: ModelSpec) -> 
     """Return the priced step of a trainer: its own where the cost model covers it, else that of docs/step.md.
 
     PyTorch's memory is modelled for dense models on GPUs. For a mixture of experts and for latent attention the step of
-    docs/step.md is priced, and the trainer's further memory is counted by hand.
+    docs/step.md is priced, and the trainer's further memory is counted by hand. A trainer in JAX runs that step; on TPU it may
+    have another kernel of attention (Tokamax's).
     """
+    if program.runtime == "xla":
+        return program if hardware.kind == "tpu" else STEP
     covered = hardware.kind == "gpu" and model.experts is None and model.latent is None
     return program if covered else STEP

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from cost_models.inputs.program import STEP
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
@@ -104,8 +105,14 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *flags.notes, *_unpriced(values)),
         more=Beyond(values, tensors),
+        program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"}) if _one_backward_kernel(values) else STEP,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )
+
+
+def _one_backward_kernel(values: Mapping[str, Any]) -> bool:
+    """Return whether attention's backward pass on TPU is one kernel; Tokamax's splash attention has no other."""
+    return values["attention"] == "flash" and bool(values["use_tokamax_splash"] or values.get("sa_use_fused_bwd_kernel"))
 
 
 def _check(values: Mapping[str, Any], *, file: str) -> None:
