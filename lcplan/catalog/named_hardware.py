@@ -7,6 +7,7 @@ import re
 from lcplan.catalog import folder, tpu
 from lcplan.catalog.gpu_names import GPUS, SYSTEMS
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
 
@@ -70,7 +71,7 @@ def with_segment(spec: HardwareSpec, segment: int) -> HardwareSpec:
         nodes = spec.domain_size // spec.node_size
         raise BadInputError(
             f"hardware '{spec.name}:{segment}': a segment is whole hosts of {spec.node_size} devices of the {nodes} hosts of a "
-            f"domain; use a multiple of {spec.node_size} up to {spec.domain_size}"
+            f"domain; use {near_multiples(spec.node_size, segment, most=spec.domain_size)}"
         )
     if segment == spec.domain_size:
         return spec

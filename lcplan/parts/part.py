@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Self, get_args
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.nearest import near_divisors
 from lcplan.parts.communication import Move, Product, moves
 from lcplan.parts.placed import Placed, ranks
 from lcplan.spec.model import ModelSpec
@@ -116,7 +117,8 @@ class Part(Frozen):
             if any(move.op == "all-reduce" and move.axis == "tensor" for move in self.moves(mesh))
         ]
         return [
-            f"--collective-matmul: tensor={mesh.tensor} does not divide the {count} rows of a device; use off, or another size"
+            f"--collective-matmul: tensor={mesh.tensor} does not divide the {count} rows of a device; "
+            f"use off, or {near_divisors(count, mesh.tensor)}"
             for _, count in rows
             if count % mesh.tensor
         ]
@@ -130,7 +132,8 @@ class Part(Frozen):
         dim = {"all-gather": "B", "reduce-scatter": "B", "all-to-all": "D"}.get(self.op)
         if dim is None or self.sizes[dim] % size == 0:
             return []
-        return [f"--axis {self.axis}: {size} does not divide {dim}={self.sizes[dim]}, which {self.op} splits; use another size"]
+        ways = near_divisors(self.sizes[dim], size)
+        return [f"--axis {self.axis}: {size} does not divide {dim}={self.sizes[dim]}, which {self.op} splits; use {ways}"]
 
     def _of_attention(self, mesh: Mesh) -> list[str]:
         over = {"B": ("data", "fsdp"), "T": ("context",), "N": ("tensor",), "K": ("tensor",)}

@@ -9,6 +9,7 @@ from typing import Self
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.nearest import near_divisors
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXES, AxisName, Mesh
 
@@ -62,7 +63,8 @@ class Placed(Frozen):
     def problems(self, sizes: Mapping[str, int], mesh: Mesh) -> list[str]:
         """Return a line for each dim that its axes do not divide."""
         return [
-            f"--mesh: {' x '.join(axes)} = {ranks(axes, mesh)} does not divide {dim}={sizes[dim]}; use another size of either"
+            f"--mesh: {' x '.join(axes)} = {ranks(axes, mesh)} does not divide {dim}={sizes[dim]}; "
+            f"use {near_divisors(sizes[dim], ranks(axes, mesh))}"
             for dim, axes in zip(self.dims, self.axes, strict=True)
             if sizes[dim] % ranks(axes, mesh)
         ]

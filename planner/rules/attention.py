@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_divisors, near_multiples, nearest
 from lcplan.strategy import GROUP_SCHEME_NAMES, RING_SCHEMES, SCHEME_FACTS, Strategy
 from lcplan.strategy.attention_kernel import SPLASH_LANES
 from planner.rules.interface import Mask, Rule, code
@@ -18,9 +19,9 @@ def _sequence(setting: Setting, table: StrategyTable) -> Mask:
 def _say_sequence(setting: Setting, strategy: Strategy) -> str:
     seq, mesh = setting.workload.seq_len, strategy.mesh
     axes = f"context={mesh.context}" if mesh.tensor == 1 else f"context x tensor = {mesh.context * mesh.tensor}"
-    largest = seq & -seq
-    way = f"use powers of two up to {largest}" if largest > 1 else "make the sequence even"
-    return f"{axes} does not divide seq_len={seq} tokens; {way}"
+    ranks = mesh.context * mesh.tensor
+    ways = f"use {near_divisors(seq, ranks, limit=setting.hardware.devices)}, or a sequence of {near_multiples(ranks, seq)}"
+    return f"{axes} does not divide seq_len={seq} tokens; {ways} tokens"
 
 
 def _zigzag(setting: Setting, table: StrategyTable) -> Mask:
@@ -33,7 +34,7 @@ def _say_zigzag(setting: Setting, strategy: Strategy) -> str:
     counted = "2 x context" if strategy.ulysses == 1 else "2 x context / ulysses"
     return (
         f"{strategy.scheme} cuts the sequence into {counted} = {chunks} chunks, which does not divide seq_len={seq} tokens; "
-        f"use scheme=ring, or a multiple of {chunks} tokens"
+        f"use scheme=ring, or a sequence of {near_multiples(chunks, seq)} tokens"
     )
 
 
@@ -76,7 +77,7 @@ def _say_exchange(setting: Setting, strategy: Strategy) -> str:
         for e in range(2, mesh.context)
         if mesh.context % e == 0 and heads % e == 0 and (kv_heads % e == 0 or e % kv_heads == 0)
     ]
-    way = f"use {', '.join(map(str, ways))}" if ways else "use another scheme"
+    way = f"use {nearest(ways, size)}" if ways else "use another scheme"
     return (
         f"ulysses={size} must divide context={mesh.context} into more than one group of more than one rank, divide the "
         f"{heads} query heads of a tensor rank, and divide or be a multiple of its {kv_heads} key/value heads; {way}"
@@ -113,7 +114,8 @@ def _tiles(setting: Setting, table: StrategyTable) -> Mask:
 def _say_tiles(setting: Setting, strategy: Strategy) -> str:
     block = strategy.attention_block
     if setting.kernel == "splash":
-        return f"attention_block={block} is no multiple of the {SPLASH_LANES} lanes that splash's tiles are made of"
+        ways = near_multiples(SPLASH_LANES, block)
+        return f"attention_block={block} is no multiple of the {SPLASH_LANES} lanes that splash's tiles are made of; use {ways}"
     return f"attention_block={block}: kernel {setting.kernel} chooses its own tiles; use attention_block=0"
 
 

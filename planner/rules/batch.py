@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_divisors, near_multiples
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, divisors_up_to
+from planner.rules.interface import Mask, Rule
 
 
 def _batch(setting: Setting, table: StrategyTable) -> Mask:
@@ -22,7 +23,7 @@ def _say_batch(setting: Setting, strategy: Strategy) -> str:
     batch, (axes, ranks) = setting.workload.global_batch, _ranks(strategy)
     return (
         f"{axes} = {ranks} does not divide global_batch={batch} sequences; "
-        f"use {divisors_up_to(batch, setting.hardware.devices)}, or another --global-batch"
+        f"use {near_divisors(batch, ranks, limit=setting.hardware.devices)}, or --global-batch {near_multiples(ranks, batch)}"
     )
 
 
@@ -33,7 +34,7 @@ def _microbatches(setting: Setting, table: StrategyTable) -> Mask:
 
 def _say_microbatches(setting: Setting, strategy: Strategy) -> str:
     batch, (axes, ranks) = setting.workload.global_batch, _ranks(strategy)
-    ways = divisors_up_to(max(batch // ranks, 1), batch)
+    ways = near_divisors(max(batch // ranks, 1), strategy.microbatches)
     return (
         f"microbatches={strategy.microbatches} does not divide the {batch / ranks:g} sequences of a {axes} rank "
         f"(global_batch={batch} over {ranks}); use {ways}"
@@ -50,7 +51,7 @@ def _say_loss_chunk(setting: Setting, strategy: Strategy) -> str:
     local, tensor = setting.workload.seq_len // strategy.mesh.context, strategy.mesh.tensor
     return (
         f"loss_chunk_tokens={strategy.loss_chunk_tokens} must divide the {local} tokens of a context rank and be a multiple of "
-        f"tensor={tensor}; use one of {divisors_up_to(local, local)}"
+        f"tensor={tensor}; use {near_divisors(local, strategy.loss_chunk_tokens, step=tensor)}"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_divisors
 from lcplan.spec.segments import one_domain, segment_of, segments_of, unit_of
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule, code
@@ -98,7 +99,7 @@ def _say_tensor_outside_domain(setting: Setting, strategy: Strategy) -> str:
     segment = segment_of(hardware, strategy.devices, strategy.segment)
     return (
         f"tensor={strategy.mesh.tensor} would cross the {hardware.domain_link.name} domain, of which the job has {segment} "
-        f"devices, several times a layer; use a divisor of {segment}"
+        f"devices, several times a layer; use {near_divisors(segment, strategy.mesh.tensor)}"
     )
 
 

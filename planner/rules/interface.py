@@ -29,10 +29,3 @@ class Rule:
 def code(column: str, value: str) -> int:
     """The integer that encodes ``value`` in a code column."""
     return CODES[column].index(value)
-
-
-def divisors_up_to(number: int, limit: int) -> str:
-    """The divisors of ``number`` up to ``limit`` in words: the alternatives of a divisibility rule."""
-    found = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
-    shown = found if len(found) <= 12 else [*found[:11], found[-1]]
-    return ", ".join(str(d) for d in shown)

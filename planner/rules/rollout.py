@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_multiples
 from lcplan.strategy import ParameterLayout, Sampling, Strategy
 from planner.rules.batch import BATCH_RULES
 from planner.rules.devices import DEVICE_RULES
@@ -42,7 +43,7 @@ def _say_rows(setting: Setting, strategy: Strategy) -> str:
     mesh, batch = strategy.mesh, setting.workload.global_batch
     return (
         f"tensor={mesh.tensor} does not divide the {batch // (mesh.data * mesh.fsdp)} sequences of a data x fsdp rank, whose "
-        f"rows it splits; use a batch that {mesh.data * mesh.fsdp * mesh.tensor} divides, or a smaller tensor"
+        f"rows it splits; use a batch of {near_multiples(mesh.data * mesh.fsdp * mesh.tensor, batch)}, or a smaller tensor"
     )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_divisors, nearest
 from lcplan.spec.experts import LatentAttention
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, code, divisors_up_to
+from planner.rules.interface import Mask, Rule, code
 
 
 def _heads(setting: Setting, table: StrategyTable) -> Mask:
@@ -19,7 +20,7 @@ def _heads(setting: Setting, table: StrategyTable) -> Mask:
 
 def _say_heads(setting: Setting, strategy: Strategy) -> str:
     model = setting.model
-    ways = divisors_up_to(model.heads, setting.hardware.domain_size)
+    ways = near_divisors(model.heads, strategy.mesh.tensor, limit=setting.hardware.domain_size)
     return f"tensor={strategy.mesh.tensor} does not divide heads={model.heads} of {model.name}; use {ways}"
 
 
@@ -29,11 +30,12 @@ def _kv_heads(setting: Setting, table: StrategyTable) -> Mask:
 
 
 def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
-    model = setting.model
+    model, tensor = setting.model, strategy.mesh.tensor
+    sizes = range(1, setting.hardware.domain_size + 1)
+    ways = [size for size in sizes if model.kv_heads % size == 0 or size % model.kv_heads == 0]
     return (
-        f"tensor={strategy.mesh.tensor} neither divides kv_heads={model.kv_heads} of {model.name} nor is a "
-        "multiple of it (where heads "
-        f"are replicated); use {divisors_up_to(model.kv_heads, setting.hardware.domain_size)} or a multiple of {model.kv_heads}"
+        f"tensor={tensor} neither divides kv_heads={model.kv_heads} of {model.name} nor is a multiple of it (where heads "
+        f"are replicated); use {nearest(ways, tensor)}"
     )
 
 
@@ -44,7 +46,7 @@ def _feed_forward(setting: Setting, table: StrategyTable) -> Mask:
 def _say_feed_forward(setting: Setting, strategy: Strategy) -> str:
     model, tensor = setting.model, strategy.mesh.tensor
     name, width = next((name, width) for name, width in model.widths.items() if width % tensor)
-    ways = divisors_up_to(gcd(*model.widths.values()), setting.hardware.domain_size)
+    ways = near_divisors(gcd(*model.widths.values()), tensor, limit=setting.hardware.domain_size)
     return f"tensor={tensor} does not divide {name}={width} of {model.name}; use {ways}"
 
 
@@ -57,7 +59,7 @@ def _say_vocabulary(setting: Setting, strategy: Strategy) -> str:
     padded = -(-model.vocab // tensor) * tensor
     return (
         f"tensor={tensor} does not divide vocab={model.vocab} of {model.name}; use "
-        f"{divisors_up_to(model.vocab, setting.hardware.domain_size)}, "
+        f"{near_divisors(model.vocab, tensor, limit=setting.hardware.domain_size)}, "
         f"or pad the vocabulary to {padded} in a model spec of your own"
     )
 
@@ -82,7 +84,7 @@ def _say_state(setting: Setting, strategy: Strategy) -> str:
     shards = mesh.fsdp * mesh.context * mesh.expert * (mesh.tensor if over_tensor else 1)
     return (
         f"{axes} = {shards} does not divide d_model={model.d_model} of {model.name}, whose rows they shard; "
-        f"use {divisors_up_to(model.d_model, setting.hardware.devices)}"
+        f"use {near_divisors(model.d_model, shards, limit=setting.hardware.devices)}"
     )
 
 
@@ -103,10 +105,11 @@ def _say_latent(setting: Setting, strategy: Strategy) -> str:
     assert latent is not None
     ranks = _ranks(latent)
     names = " and ".join(f"{name}={rank}" for name, rank in zip(("query_rank", "kv_rank")[-len(ranks) :], ranks, strict=True))
+    shards = mesh.fsdp * mesh.context * mesh.expert
     return (
-        f"fsdp x context x expert = {mesh.fsdp * mesh.context * mesh.expert} does not divide {names} of {setting.model.name},"
+        f"fsdp x context x expert = {shards} does not divide {names} of {setting.model.name},"
         " by which the matrices that expand queries, keys and values are split; "
-        f"use {divisors_up_to(gcd(*ranks), setting.hardware.devices)}"
+        f"use {near_divisors(gcd(*ranks), shards, limit=setting.hardware.devices)}"
     )
 
 
@@ -119,7 +122,7 @@ def _say_experts(setting: Setting, strategy: Strategy) -> str:
     model, size = setting.model, strategy.mesh.expert
     if model.experts is None:
         return f"expert={size}: {model.name} is dense and has no experts to split; use expert=1"
-    ways = divisors_up_to(model.experts.count, setting.hardware.devices)
+    ways = near_divisors(model.experts.count, size, limit=setting.hardware.devices)
     return f"expert={size} does not divide the {model.experts.count} experts of {model.name}; use {ways}"
 
 
@@ -144,7 +147,7 @@ def _say_fold(setting: Setting, strategy: Strategy) -> str:
         return f"expert_fold={fold} with expert={mesh.expert}: expert ranks are an axis or folded; use one of the two"
     names = "tensor x context x fsdp" if strategy.expert_tensor == "whole" else "context x fsdp"
     ranks = mesh.fsdp * mesh.context * (mesh.tensor if strategy.expert_tensor == "whole" else 1)
-    ways = divisors_up_to(gcd(ranks, model.experts.count), setting.hardware.devices)
+    ways = near_divisors(gcd(ranks, model.experts.count), fold)
     return (
         f"expert_fold={fold} does not divide both the {ranks} ranks of {names} and the {model.experts.count} experts of "
         f"{model.name}; use {ways}"

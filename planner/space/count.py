@@ -6,11 +6,12 @@ from math import prod
 
 import numpy as np
 
+from lcplan.formats.nearest import divisors
 from lcplan.spec.segments import one_domain, segments_of
 from lcplan.strategy import AXIS_ORDERS, GROUP_SCHEMES, RING_SCHEMES, STEP_KNOBS
 from planner.request.request import SearchRequest
 from planner.space.enumerate import WAY, Knobs, loss_options
-from planner.space.shapes import Ints, Shapes, divisors
+from planner.space.shapes import Ints, Shapes
 
 OWN_COUNT = (*WAY, "segment", "microbatches", "loss_chunk_tokens")
 """Knobs whose values depend on more of the mesh than whether their axis is above one."""

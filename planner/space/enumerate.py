@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.formats.nearest import divisors
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.segments import one_domain
 from lcplan.strategy import AXES, AXIS_ORDERS, GROUP_SCHEMES, RING_SCHEMES, STEP_KNOBS, Mesh, Value
 from planner.request.filters import Filters
 from planner.request.request import SearchRequest
-from planner.space.shapes import Ints, divisors
+from planner.space.shapes import Ints
 from planner.trainers import trainer
 
 LOSS_CHUNK_TARGETS = (1024, 4096)

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lcplan.formats.nearest import divisors
 from lcplan.strategy import AXES, splitting
 from planner.request.filters import AxisFilter
 from planner.request.request import SearchRequest
@@ -175,14 +176,3 @@ def _factors(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
     if parts == 1:
         return ((count,),)
     return tuple((first, *rest) for first in divisors(count) for rest in _factors(count // first, parts - 1))
-
-
-@lru_cache(maxsize=65536)
-def divisors(number: int) -> tuple[int, ...]:
-    """All divisors, ascending.
-
-    >>> divisors(12)
-    (1, 2, 3, 4, 6, 12)
-    """
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(sorted({*low, *(number // d for d in low)}))

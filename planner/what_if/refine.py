@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lcplan.formats.nearest import divisors
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
-from planner.space.shapes import divisors
 from planner.workloads.points import broken_rules
 from planner.workloads.pricing import price
 

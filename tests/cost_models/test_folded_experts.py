@@ -86,7 +86,7 @@ REFUSED = [
     ("qwen3-30b-a3b", catalog.hardware("tpu-v5p-64"), Strategy(mesh=Mesh(fsdp=32), expert_fold=8), "no trainer folds experts"),
     ("qwen3-30b-a3b", HARDWARE, Strategy(mesh=Mesh(fsdp=16, expert=2), expert_fold=8), "an axis or folded; use one"),
     ("qwen3-30b-a3b", HARDWARE, Strategy(mesh=Mesh(data=8, fsdp=4), expert_fold=8), "the 4 ranks of context x fsdp"),
-    ("mixtral-8x7b", HARDWARE, Strategy(mesh=Mesh(fsdp=32), expert_fold=16), "the 8 experts of mixtral-8x7b; use 1, 2, 4, 8"),
+    ("mixtral-8x7b", HARDWARE, Strategy(mesh=Mesh(fsdp=32), expert_fold=16), "the 8 experts of mixtral-8x7b; use 1, 2, 4 or 8"),
 ]
 
 

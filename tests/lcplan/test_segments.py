@@ -50,10 +50,10 @@ def test_a_name_states_the_segment():
     [
         (
             "gb200-nvl72x16:66",
-            "whole hosts of 4 devices of the 18 hosts of a domain; use a multiple of 4 up to 72",
+            "whole hosts of 4 devices of the 18 hosts of a domain; use 64 or 68",
         ),
-        ("gb200-nvl72x16:76", "use a multiple of 4 up to 72"),
-        ("gb200-nvl72x16:0", "use a multiple of 4 up to 72"),
+        ("gb200-nvl72x16:76", "use 72"),
+        ("gb200-nvl72x16:0", "use 4"),
         ("tpu-v5e-16x2:8", "a job takes all 16 devices of a tpu domain; ask for tpu-v5e-16x2, or for a smaller slice"),
         ("gb200-nvl7x16:64", "did you mean 'gb200-nvl72'"),
         ("gb200-nvl72x16:", "unknown hardware"),

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import divisors
 from lcplan.strategy import AXES
 from planner.space.enumerate import Knobs, expand, mesh_options
 from planner.space.meshes import every_mesh
-from planner.space.shapes import divisors
 
 BACKENDS = ("nccl", "nvshmem")
 

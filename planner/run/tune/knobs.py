@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.nearest import divisors
 from lcplan.strategy import GROUP_SCHEMES, RING_SCHEMES, SCHEDULERS, STEP_KNOBS, Knob, Strategy, Value
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.schedulers import scheduler_verdict
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
-from planner.space.shapes import divisors
 from planner.trainers import trainer
 
 SMALLEST_TILES = {"blockwise": 64, "splash": 256}

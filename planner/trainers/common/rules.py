@@ -7,9 +7,10 @@ import numpy as np
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
+from lcplan.formats.nearest import near_divisors, near_multiples
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
-from planner.rules.interface import Mask, Rule, divisors_up_to
+from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import OWN_STEP, Difference, Job, Trainer
 
 
@@ -25,7 +26,7 @@ def two_chunks_rule(trainer: str, *, with_tensor: bool) -> Rule:
         factors = "2 x context x tensor" if with_tensor else "2 x context"
         return (
             f"{trainer} always balances: {factors} = {parts} must divide seq_len={setting.workload.seq_len}; "
-            f"use a multiple of {parts} tokens"
+            f"use {near_multiples(parts, setting.workload.seq_len)} tokens"
         )
 
     return Rule(f"{trainer}-chunks", "knob", broken, say)
@@ -62,7 +63,7 @@ def kv_heads_rule(trainer: str) -> Rule:
         heads = setting.model.kv_heads
         return (
             f"{trainer} does not replicate key/value heads: tensor={strategy.mesh.tensor} must divide kv_heads={heads} of "
-            f"{setting.model.name}; use {divisors_up_to(heads, heads)}"
+            f"{setting.model.name}; use {near_divisors(heads, strategy.mesh.tensor)}"
         )
 
     return Rule(f"{trainer}-kv-heads", "knob", broken, say)

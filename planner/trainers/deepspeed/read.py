@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.textfile import read_json
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, whole
@@ -84,7 +85,10 @@ def _ranks(batch: dict[str, int], *, devices: int | None, others: int, file: str
         raise BadInputError(f"{file}: its batch numbers do not give the number of devices; give --devices")
     ranks, rest = divmod(batch["train"], batch["micro"] * batch["steps"])
     if rest or not ranks:
-        raise BadInputError(f"{file}: train_batch_size {batch['train']} is no multiple of {batch['micro']} x {batch['steps']}")
+        raise BadInputError(
+            f"{file}: train_batch_size {batch['train']} is no multiple of {batch['micro']} x {batch['steps']}; "
+            f"use {near_multiples(batch['micro'] * batch['steps'], batch['train'])}"
+        )
     return ranks
 
 

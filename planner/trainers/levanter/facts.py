@@ -13,6 +13,7 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_multiples
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
@@ -106,7 +107,7 @@ def _say_slices(setting: Setting, strategy: Strategy) -> str:
     count = strategy.devices // setting.hardware.domain_size
     return (
         f"{strategy.mesh.label} over {count} TPU slices: replica_dcn is exported as part of data, so data must "
-        f"be a multiple of {count}"
+        f"be a multiple of {count}; use data={near_multiples(count, strategy.mesh.data)}"
     )
 
 

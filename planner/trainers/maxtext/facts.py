@@ -13,11 +13,12 @@ import numpy as np
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_divisors
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import AXIS_ORDERS, SCHEME_FACTS, Scheme, Strategy
 from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
-from planner.rules.interface import Mask, Rule, divisors_up_to
+from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
 from planner.trainers.common.knobs import always, as_is, instead, jax_knobs, other_schemes
 from planner.trainers.maxtext import experts
@@ -173,7 +174,7 @@ def _say_ring_squared(setting: Setting, strategy: Strategy) -> str:
     context, seq = strategy.mesh.context, setting.workload.seq_len
     return (
         f"MaxText's ring on TPU needs seq_len % context^2 == 0; {context}^2 = {context**2} does not divide {seq}: "
-        "use scheme=all-gather, another context, or a multiple of it"
+        "use scheme=all-gather, another context, or {near_multiples(context**2, seq)} tokens"
     )
 
 
@@ -209,7 +210,7 @@ def _say_kv_heads(setting: Setting, strategy: Strategy) -> str:
     heads = setting.model.kv_heads
     return (
         f"tensor={strategy.mesh.tensor} does not divide kv_heads={heads} of {setting.model.name}, and MaxText replicates none; "
-        f"use {divisors_up_to(heads, heads)}"
+        f"use {near_divisors(heads, strategy.mesh.tensor)}"
     )
 
 

@@ -142,7 +142,8 @@ def _scaled(sizes: dict[str, Any], said: Mapping[str, Any], *, file: str) -> dic
     """``global_parameter_scale``: a power of two, dealt to heads and feed-forward, then width, then layers."""
     scale = whole(said.get("global_parameter_scale", 1), "global_parameter_scale", file=file)
     if scale & (scale - 1):
-        raise BadInputError(f"{file}: global_parameter_scale={scale} is no power of two")
+        below = 1 << (scale.bit_length() - 1)
+        raise BadInputError(f"{file}: global_parameter_scale={scale} is no power of two; use {below} or {2 * below}")
     turns, rest = divmod(scale.bit_length() - 1, 3)
     wider = {"heads": turns + (rest > 0), "kv_heads": turns + (rest > 0), "d_ff": turns + (rest > 0)}
     wider |= {"d_model": turns + (rest > 1), "layers": turns}

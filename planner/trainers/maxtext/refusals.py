@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from lcplan.formats.nearest import near_divisors
 from planner.trainers import Job
 from planner.trainers.maxtext.read_kernels import on_gpu, on_tpu, strategy_of
 from planner.trainers.maxtext.torus import off_the_torus
@@ -103,10 +104,8 @@ def _numbers(values: Mapping[str, Any], job: Job) -> Iterator[str]:
     tiles, size = values["num_vocab_tiling"], values.get("per_device_batch_size")
     tokens = 0 if size is None else size * job.workload.seq_len
     if tokens % tiles:
-        yield (
-            f"num_vocab_tiling={tiles} must divide per_device_batch_size x max_target_length = {tokens:g}; "
-            "use a power of two that does"
-        )
+        ways = near_divisors(int(tokens), tiles) if tokens >= 1 else "1"
+        yield f"num_vocab_tiling={tiles} must divide per_device_batch_size x max_target_length = {tokens:g}; use {ways}"
     if values["ring_scan_unroll"] != 1 and strategy_of(values) != "ring":
         yield f"ring_scan_unroll={values['ring_scan_unroll']} belongs to a ring, not to {strategy_of(values)}'s; leave it at 1"
     if values["quantization"] in _FP8 and job.strategy.microbatches > 1:

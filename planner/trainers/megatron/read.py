@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from planner.trainers import Difference, Job
@@ -129,7 +130,10 @@ def _workload(arguments: Arguments, number: Number, *, ranks: int, file: str) ->
         return found | ({"global_batch": batch} if batch else {})
     batch = batch or micro * ranks
     if batch % (micro * ranks):
-        raise BadInputError(f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks")
+        raise BadInputError(
+            f"{file}: --global-batch-size {batch} is no multiple of {micro} x {ranks} data-parallel ranks; "
+            f"use {near_multiples(micro * ranks, batch)}"
+        )
     return found | {"global_batch": batch, "microbatches": (batch // (micro * ranks),)}
 
 

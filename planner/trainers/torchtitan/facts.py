@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from lcplan.formats.nearest import near_multiples
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
@@ -70,7 +71,8 @@ def _say_loss_pieces(setting: Setting, strategy: Strategy) -> str:
     sequences = setting.workload.global_batch // (mesh.batch_ranks * strategy.microbatches)
     return (
         f"loss_chunk_tokens={strategy.loss_chunk_tokens} is no multiple of the {sequences} sequences of a microbatch, which "
-        "torchtitan's chunked loss cuts alike; use more microbatches, or another --loss-chunk-tokens"
+        "torchtitan's chunked loss cuts alike; use more microbatches, or --loss-chunk-tokens "
+        f"{near_multiples(sequences, strategy.loss_chunk_tokens)}"
     )
 
 

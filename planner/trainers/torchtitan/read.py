@@ -11,6 +11,7 @@ from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, whole, with_experts
@@ -162,7 +163,8 @@ def _workload(training: Mapping[str, Any], *, ranks: int, file: str) -> dict[str
     batch = step if batch == -1 else whole(batch, "global_batch_size", file=file)
     if batch % step:
         raise BadInputError(
-            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}"
+            f"{file}: global_batch_size {batch} is no multiple of local_batch_size x data-parallel ranks = {step}; "
+            f"use {near_multiples(step, batch)}"
         )
     return found | {"global_batch": batch, "microbatches": (batch // step,)}
 

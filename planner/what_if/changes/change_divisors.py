@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lcplan.formats.nearest import divisors
 from lcplan.formats.units import format_tokens
 from planner.request.request_changes import Ask
-from planner.space.shapes import divisors
 from planner.what_if.changes.change_kinds import Groups, Kind, Proposal, fixed, with_batch, with_devices
 
 PADDING = tuple(2**power for power in range(1, 21))

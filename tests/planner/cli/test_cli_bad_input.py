@@ -70,7 +70,7 @@ CASES = [
     ),
     (_with(SEARCH, mesh="fsdp=2097152"), "fsdp='2097152': not a whole number above zero", "at most 1048576"),
     (_with(SEARCH, microbatches="0"), "microbatches", "whole number above zero"),
-    (_with(ESTIMATE, mesh="context=7"), "context=7 does not divide seq_len=262144", "powers of two"),
+    (_with(ESTIMATE, mesh="context=7"), "context=7 does not divide seq_len=262144", "use 2, 4, 8 or 16"),
     (_with(ESTIMATE, mesh="context=16,tensor=64"), "takes 1024 devices", "has 72"),
     (_with(ESTIMATE, mesh="context=8..16"), "--mesh context: estimate prices one strategy", "one size"),
     (_with(ESTIMATE, mesh="context=8", devices="16"), "takes 8 devices", "--devices 16"),

@@ -138,7 +138,7 @@ def test_an_all_to_all_beyond_the_kv_heads_becomes_a_ring_in_megatron(new_plan):
         ("accelerate", "llama3-8b", "dgx-h100", {"seq": 8192, "tensor": 8}, "needs dp_shard x cp above 1"),
         ("levanter", "llama3-8b", "dgx-h100", {"seq": 65536, "context": 8}, "gathers queries, keys and values of the whole"),
         ("maxtext", "llama3-8b", "tpu-v5p-64", {"seq": 33280, "context": 32}, r"32\^2 = 1024 does not divide 33280"),
-        ("maxtext", "llama3-8b", "gb200-nvl72", {"seq": 65536, "tensor": 16}, "MaxText replicates none; use 1, 2, 4, 8"),
+        ("maxtext", "llama3-8b", "gb200-nvl72", {"seq": 65536, "tensor": 16}, "MaxText replicates none; use 1, 2, 4 or 8"),
     ],
 )
 def test_what_a_trainer_cannot_run_is_refused_with_the_reason(new_plan, trainer, model, hw, strategy, reason):

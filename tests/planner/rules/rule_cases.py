@@ -242,7 +242,7 @@ CASES = [
         "exchange",
         {"model": "qwen2.5-7b"},
         {"context": 16, "scheme": "ulysses-ring", "ulysses": 8},
-        "divide the 28 query heads of a tensor rank, and divide or be a multiple of its 4 key/value heads; use 2, 4",
+        "divide the 28 query heads of a tensor rank, and divide or be a multiple of its 4 key/value heads; use 2 or 4",
         {"context": 16, "scheme": "ulysses-ring", "ulysses": 4},
     ),
     (
@@ -298,7 +298,7 @@ CASES = [
         "batch",
         {"batch": 6},
         {"fsdp": 4},
-        "data x fsdp = 4 does not divide global_batch=6 sequences; use 1, 2, 3, 6",
+        "data x fsdp = 4 does not divide global_batch=6 sequences; use 1, 2, 3 or 6, or --global-batch 4 or 8",
         {"data": 2},
     ),
     (

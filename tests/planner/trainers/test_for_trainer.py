@@ -92,7 +92,7 @@ CASES = [
     # trainer, hardware, rule, a mesh that it rejects, the nearest that it does not, words of the message
     ("maxtext", "tpu-v5p-64", "maxtext-zigzag-even", {"context": 3}, {"context": 4}, "needs an even context, not 3"),
     ("maxtext", "tpu-v5p-64", "maxtext-ring-squared", {"context": 6}, {"context": 8}, r"6^2 = 36 does not divide"),
-    ("maxtext", "gb200-nvl72", "maxtext-kv-heads", {"tensor": 16}, {"tensor": 8}, "use 1, 2, 4, 8"),
+    ("maxtext", "gb200-nvl72", "maxtext-kv-heads", {"tensor": 16}, {"tensor": 8}, "use 1, 2, 4 or 8"),
     ("megatron", "gb200-nvl72", "megatron-chunks", {"context": 9}, {"context": 8}, "2 x context = 18 must divide"),
     ("torchtitan", "gb200-nvl72", "torchtitan-kv-heads", {"tensor": 16}, {"tensor": 8}, "does not replicate key/value heads"),
     (
