@@ -29,8 +29,8 @@ class Program(Frozen):
     """``whole-layer``: without kept tensors, a layer's whole forward pass is repeated, including its last product (PyTorch)."""
     attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "tokamax", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2``, ``triton``
-    and ``cudnn-2025``: older fused kernels. ``tokamax``: Tokamax's splash attention for TPU, whose backward pass is one kernel in
-    place of two. ``unfused``: scores, softmax and weights go through memory."""
+    and ``cudnn-2025``: older fused kernels. ``tokamax``: Tokamax's splash attention for TPU, whose backward pass is one kernel
+    in place of two. ``unfused``: scores, softmax and weights go through memory."""
     attention_dtype: Literal["activations", "fp32"] = "activations"
     """Type of the tensors that attention keeps for its backward pass: queries, keys, values and, if unfused, the weights."""
     norms: Literal["made-again", "kept"] = "made-again"

@@ -8,8 +8,8 @@ from cost_models.compute.kernels import attention_seconds
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.program import STEP
 from cost_models.inputs.setting import Setting
-from cost_models.rates.published import rates_for, rates_of
 from cost_models.inputs.table import StrategyTable
+from cost_models.rates.published import rates_for, rates_of
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
@@ -29,7 +29,9 @@ PUBLISHED_SHARES = {
 def setting_of(machine, *, program=TOKAMAX, seq_len=8192):
     """One device's sequence of llama3-8b."""
     devices = hardware(machine).domain_size
-    return Setting(model("llama3-8b"), hardware(machine), Workload(seq_len=seq_len, global_batch=devices), 10**11, program=program)
+    return Setting(
+        model("llama3-8b"), hardware(machine), Workload(seq_len=seq_len, global_batch=devices), 10**11, program=program
+    )
 
 
 @pytest.mark.parametrize(("head_dim", "backward"), PUBLISHED_SHARES)

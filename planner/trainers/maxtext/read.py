@@ -105,7 +105,9 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         unknown=unknown,
         notes=(*notes, *more, *model_notes, *remat_notes, *flags.notes, *_unpriced(values)),
         more=Beyond(values, tensors),
-        program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"}) if _one_backward_kernel(values) else STEP,
+        program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"})
+        if _one_backward_kernel(values)
+        else STEP,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )
 

@@ -26,9 +26,9 @@ MEASURED = [
 ]
 
 
-@pytest.mark.parametrize(("keys", "seq_len", "batch", "split", "machine", "seconds"), MEASURED)
-def test_a_published_step_at_long_context(tmp_path, capsys, keys, seq_len, batch, split, machine, seconds):
-    context, fsdp = split
+@pytest.mark.parametrize("row", MEASURED)
+def test_a_published_step_at_long_context(tmp_path, capsys, row):
+    keys, seq_len, batch, (context, fsdp), machine, seconds = row
     file = tmp_path / "run.cmd"
     mesh = f"ici_context_parallelism={context} ici_fsdp_parallelism={fsdp}"
     sizes = f"max_target_length={seq_len} per_device_batch_size={batch}"
