@@ -53,7 +53,7 @@ def test_two_backward_kernels_make_seven_products_in_place_of_five():
         assert two.attention_forward.value == one.attention_forward.value
 
 
-def test_narrow_heads_fill_as_many_lanes_as_heads_of_128():
+def test_narrow_heads_take_as_long_as_heads_of_128():
     rates = rates_of(hardware("tpu-7x-128"))
     assert rates.head_ratio(128, backward=False) == 1.0
     assert rates.head_ratio(64, backward=False) == 0.5  # a score takes as long, with half of the products
