@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.inputs.collective_term import Subgroup
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import ORDERS
+from cost_models.schemes.ring import ring_window
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AxisName
 
@@ -74,7 +75,12 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
         return _placed(layout, layout.expert_replicas, np.where(layout.folds, inside, span.stride))
     if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
-    return _placed(layout, layout.chunks, span.stride * layout.exchange)
+    stride = span.stride * layout.exchange
+    if subgroup == "window":
+        return _placed(layout, ring_window(layout), stride)
+    if subgroup == "windows":
+        return _placed(layout, layout.chunks / ring_window(layout), stride * ring_window(layout))
+    return _placed(layout, layout.chunks, stride)
 
 
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:

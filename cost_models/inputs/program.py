@@ -40,6 +40,17 @@ class Program(Frozen):
     """Keys per tile of a kernel that computes or skips whole tiles; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
     """Chunks of the ring between groups that exchange heads; with ``contiguous`` the last group is the slowest."""
+    ring_order: Literal["plain", "double"] = "plain"
+    """``double``: rings inside domains, between which chunks travel once a round, from every rank to its counterpart in the next
+    domain and during all steps of the round (LoongTrain, arXiv:2406.18485, section 5.2; BurstEngine, arXiv:2509.19836)."""
+    ring_backward: Literal["keys", "queries"] = "keys"
+    """``queries``: the backward pass sends queries, cotangents and the queries' gradients in place of keys, values and their
+    gradients (BurstEngine)."""
+    ring_gradients: Literal["fp32", "activations"] = "fp32"
+    """The dtype in which partial sums of gradients travel. Transformer Engine's travel as keys do (github NVIDIA/TransformerEngine,
+    context_parallel.py, ``p2p_comm_buffers``)."""
+    last_gradients: Literal["hidden", "exposed"] = "hidden"
+    """Whether the last hop of a ring's gradients overlaps other work; a PyTorch function returns after it."""
     ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1
     """Communicators of a ring. LoongTrain's double ring has 5: one of all ranks; within and between windows one for keys and
     values and one for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""
@@ -114,9 +125,23 @@ DEEPSPEED_BUCKET_BYTES = 5e8 * 2.0 * 2.0 * 4.5
 
 _EXPERTS = {"expert_weights": "after-down", "expert_copies": "one-hot"}
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
-_TORCH = _FLASH.model_copy(update={"runtime": "torch", "repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
+_TORCH = _FLASH.model_copy(
+    update={
+        "runtime": "torch",
+        "repeats": "whole-layer",
+        "dispatch": "eager",
+        "attention": "flash2",
+        "last_gradients": "exposed",
+    }
+)
 _MEGATRON = _TORCH.model_copy(
-    update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "logit_bytes": 6.0}
+    update={
+        "weights_over": "fsdp",
+        "optimizer_over": "data",
+        "compute_copy": True,
+        "logit_bytes": 6.0,
+        "ring_gradients": "activations",
+    }
 )
 _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
@@ -136,7 +161,8 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "internevo": _MEGATRON.model_copy(update={"update_bytes": 8.0}),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "deepspeed": _TORCH.model_copy(update={"bucket_bytes": DEEPSPEED_BUCKET_BYTES}),
-        "loongtrain": _TORCH.model_copy(update={"ring_communicators": 5}),
+        "loongtrain": _TORCH.model_copy(update={"ring_order": "double", "ring_communicators": 5}),
+        "burst": _TORCH.model_copy(update={"ring_order": "double", "ring_backward": "queries", "loss": "chunked"}),
         "nemo": _MEGATRON.model_copy(
             update={"attention": "flash", "gradient_sums": "in-products", "stream": "beside-products"}
         ),

@@ -118,7 +118,7 @@ def test_rates_of_a_device_with_another_peak_or_memory_are_scaled_and_say_so():
     older = rates_for(
         Setting(model("llama3-8b"), cut, Workload(seq_len=8192, global_batch=1), cut.usable_bytes, program=program)
     )
-    assert older.attention_forward.value == pytest.approx(382e12 * 148 / 989)
+    assert older.attention_forward.value == pytest.approx(382e12 * IN_STEP["forward"] * 148 / 989)
 
 
 @pytest.mark.parametrize("name", [name for name in hardware_names() if not name.endswith("-N")])
