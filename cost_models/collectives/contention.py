@@ -60,7 +60,8 @@ def multiprocessor_share(layout: Layout) -> float:
     gpu = layout.setting.hardware.device.gpu
     if gpu is None:
         return 0.0
-    blocks = NCCL_PERMUTE_BLOCKS["later" if gpu.compute_capability >= (9, 0) else "ampere"]
+    ampere = gpu.compute_capability is not None and gpu.compute_capability < (9, 0)
+    blocks = NCCL_PERMUTE_BLOCKS["ampere" if ampere else "later"]
     return min(1.0, blocks / gpu.core_count)
 
 

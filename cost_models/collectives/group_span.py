@@ -75,12 +75,9 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
         return _placed(layout, layout.expert_replicas, np.where(layout.folds, inside, span.stride))
     if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
-    stride = span.stride * layout.exchange
-    if subgroup == "window":
-        return _placed(layout, ring_window(layout), stride)
-    if subgroup == "windows":
-        return _placed(layout, layout.chunks / ring_window(layout), stride * ring_window(layout))
-    return _placed(layout, layout.chunks, stride)
+    window, stride = ring_window(layout), span.stride * layout.exchange
+    members = {"window": window, "windows": layout.chunks / window}.get(subgroup, layout.chunks)
+    return _placed(layout, members, stride * window if subgroup == "windows" else stride)
 
 
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:

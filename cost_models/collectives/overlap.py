@@ -1,10 +1,10 @@
-"""Overlap of the gradients' reduction with the backward pass that computes them."""
+"""Overlap of collectives with products: of the gradients' reduction, and of tensor's gathers and scatters of the stream."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cost_models.inputs.layout import Floats
+from cost_models.inputs.layout import Bools, Floats, Layout
 
 
 def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: float) -> Floats:
@@ -37,3 +37,31 @@ def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: 
     2.0
     """
     return np.maximum(reduction_s - backward_s * (1.0 - 1.0 / layers), reduction_s / layers)
+
+
+def stream_beside_products(layout: Layout) -> tuple[Bools, Bools]:
+    """Return the rows whose gathers and scatters of the residual stream run during products, forward and backward.
+
+    A PyTorch program has one overlap for both values of ``collective_matmul`` but ``off``: Transformer Engine's user buffers
+    gather around a ring during the products of the rows that have arrived, and scatter in pieces behind the products that make
+    them; in the backward pass whole gathers and scatters run during other products.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates; ``Program.stream`` states the overlap of a program that has it without the knob.
+
+    Returns
+    -------
+    tuple of ndarray of bool, shape [n] each
+        Forward (with its repetition) and backward; False where tensor is 1 [no unit].
+
+    Notes
+    -----
+    lcplan's own step writes collective matmuls out, so that its rings are terms of their own (docs/step.md). Source: github
+    NVIDIA/TransformerEngine, pytorch/module/base.py, ``initialize_ub``: the default methods ring_exchange, pipeline and bulk.
+    """
+    split, program = layout.table.tensor > 1, layout.setting.program
+    asked = (layout.table.collective_matmul > 0) & (program.runtime == "torch")
+    both = split & (asked | (program.stream == "beside-products"))
+    return both, both | (split & (program.stream == "backward-beside-products"))

@@ -16,8 +16,9 @@ Subgroup = Literal["neighbours", "groups", "window", "windows", "experts", "expe
 """Ranks that take part, where these are not all ranks of the axes.
 
 ``neighbours``: the context ranks of one exchange of heads. ``groups``: one context rank of each such group, or all ranks
-without an exchange. ``window``: those of a double ring inside one domain; ``windows``: one of each. ``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that
-share the state of one expert's matrices.
+without an exchange. ``window``: those of a double ring inside one domain. ``windows``: one of each such window.
+``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that share the state of one
+expert's matrices.
 """
 
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]

@@ -332,8 +332,8 @@ class Layout:
 
     @cached_property
     def ring_matmuls(self) -> Bools:
-        """Rows whose matrix products over tensor are collective matmuls."""
-        return (self.table.collective_matmul > 0) & (self.table.tensor > 1)
+        """Rows whose products over tensor are collective matmuls; PyTorch's collectives keep their names (``overlap``)."""
+        return (self.table.collective_matmul > 0) & (self.table.tensor > 1) & (self.setting.program.runtime == "xla")
 
     @cached_property
     def _kept_tensors(self) -> KeptTensors:

@@ -41,14 +41,14 @@ class Program(Frozen):
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
     """Chunks of the ring between groups that exchange heads; with ``contiguous`` the last group is the slowest."""
     ring_order: Literal["plain", "double"] = "plain"
-    """``double``: rings inside domains, between which chunks travel once a round, from every rank to its counterpart in the next
+    """``double``: rings inside domains, between which chunks travel once a round, from every rank to the same rank of the next
     domain and during all steps of the round (LoongTrain, arXiv:2406.18485, section 5.2; BurstEngine, arXiv:2509.19836)."""
     ring_backward: Literal["keys", "queries"] = "keys"
     """``queries``: the backward pass sends queries, cotangents and the queries' gradients in place of keys, values and their
     gradients (BurstEngine)."""
     ring_gradients: Literal["fp32", "activations"] = "fp32"
-    """The dtype in which partial sums of gradients travel. Transformer Engine's travel as keys do (github NVIDIA/TransformerEngine,
-    context_parallel.py, ``p2p_comm_buffers``)."""
+    """The dtype in which partial sums of gradients travel. Transformer Engine's travel as keys do (github
+    NVIDIA/TransformerEngine, context_parallel.py, ``p2p_comm_buffers``)."""
     last_gradients: Literal["hidden", "exposed"] = "hidden"
     """Whether the last hop of a ring's gradients overlaps other work; a PyTorch function returns after it."""
     ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1

@@ -31,6 +31,10 @@ class Setting:
     program: Program = STEP
     constants: Constants = field(default_factory=published_constants)
 
+    untimed_offload: bool = False
+    """Whether strategies that offload are priced without the time of their transfers where the host link is unknown: the
+    request names only such strategies, so that all candidates lack the same part of the time."""
+
     shortest_chunk: int | None = None
     """Shortest length on which the attention kernel runs [tokens]; None: that of a rank that holds whole sequences."""
 
@@ -38,11 +42,12 @@ class Setting:
     def kernel(self) -> Kernel:
         """The attention kernel inside a chunk on this hardware.
 
-        The fused kernels of other trainers' programs are priced as cuDNN's kernel or splash attention.
+        The fused kernels of other trainers' programs are priced as cuDNN's kernel or splash attention, also for heads that
+        these do not take: FlashAttention takes heads up to 256 (github Dao-AILab/flash-attention), MaxText's splash any.
         """
         if self.program.attention == "unfused":
             return "unfused"
-        if self.program.attention in ("flash", "tokamax"):
+        if self.program.attention != "step":
             return "cudnn" if self.hardware.kind == "gpu" else "splash"
         gpu, length = self.hardware.device.gpu, self.workload.seq_len
         return attention_kernel(

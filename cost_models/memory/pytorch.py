@@ -46,6 +46,10 @@ WORKSPACE_BYTES = {"before": 2.0 * 4096 * 1024 + 8.0 * 16 * 1024, "hopper": 32.0
 """Workspaces of cuBLAS in PyTorch: two of 4096 KiB and eight of 16; 32 MiB from Hopper on (docs.pytorch.org,
 CUBLAS_WORKSPACE_CONFIG in torch.backends.cuda; ATen/cuda/CublasHandlePool.cpp)."""
 
+USER_BUFFERS = 10.0
+"""Buffers of a whole residual stream that Transformer Engine keeps for overlapping tensor's communication: six of gathers and
+four of scatters, which all layers share (github NVIDIA/TransformerEngine, pytorch/module/base.py, ``initialize_ub``)."""
+
 RESERVED_OF_ALLOCATED = 1.06
 """The allocator's reserved bytes over its allocated bytes: 70.88 GiB over 66.55 and 92.26 over 87.08 (SimuMax's Megatron-LM
 runs on B200, github MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary)."""
@@ -202,6 +206,12 @@ class TorchMemory:
         """Buffers of the keys, values and gradients that context ranks exchange, by scheme."""
         return sum((cost.torch_bytes(self.layout) for cost in SCHEME_COSTS), np.zeros(len(self.layout.table)))
 
+    @property
+    def _user_buffers(self) -> Floats:
+        """Buffers for gathers and scatters of the stream that run during products (``USER_BUFFERS``)."""
+        asked = (self.layout.table.collective_matmul > 0) & (self.layout.table.tensor > 1)
+        return asked * USER_BUFFERS * self._token * self.layout.setting.model.d_model
+
     def phases(self) -> dict[str, dict[str, Floats]]:
         """Return the bytes of each moment without persistent state [bytes per device].
 
@@ -245,7 +255,8 @@ class TorchMemory:
         }
         parts["working_set"] = parts["working_set"] + self._workspace
         travels = np.maximum(1.0 * self._sharded, self.layout.joins(("data", "fsdp", "context", "expert")))
-        parts["collective_buffers"] = parts["collective_buffers"] + self.layout.setting.program.bucket_bytes * travels
+        buckets = self.layout.setting.program.bucket_bytes * travels + self._user_buffers
+        parts["collective_buffers"] = parts["collective_buffers"] + buckets
         batch = 16.0 * self.layout.tokens
         parts |= {"params": self.params, "optimizer": self.optimizer, "grads": self.grads, "batch": batch}
         total = sum(parts.values(), start=zero)

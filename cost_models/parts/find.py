@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cost_models.parts.memory import ITERATION_MEMORY, ROLLOUT_MEMORY
+from cost_models.parts.memory import ITERATION_MEMORY, ROLLOUT_MEMORY, TRAINER
 from cost_models.parts.part import Part
 from cost_models.parts.time import ITERATION_TIME, ROLLOUT_TIME, STEP_TIME
 
-MEMORY: dict[str, Part] = {part.key: part for part in (*ITERATION_MEMORY, *ROLLOUT_MEMORY)}
+MEMORY: dict[str, Part] = {part.key: part for part in (*ITERATION_MEMORY, *ROLLOUT_MEMORY, TRAINER)}
 """Every part of memory of every workload, by key."""
 
 TIME: dict[str, Part] = {part.key: part for part in (*STEP_TIME, *ROLLOUT_TIME, *ITERATION_TIME)}

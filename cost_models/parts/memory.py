@@ -39,5 +39,9 @@ REFERENCE = Part(
     "reference", "state", "reference model", "Parameters of the reference model of a KL term, matrices in gather dtype."
 )
 
+TRAINER = Part(
+    "trainer", "state", "differences of the trainer", "Bytes of an imported file's run beyond the modelled step, or below it."
+)
+
 ITERATION_MEMORY: tuple[Part, ...] = (*STEP_MEMORY, REFERENCE, *(part.of("rollout") for part in ROLLOUT_MEMORY))
 """Parts of an RL iteration's memory: those of the train step under their own keys, those of the rollout with a prefix."""

@@ -58,8 +58,8 @@ class Rates:
         """Return attention's rate with heads of ``head_dim`` over its rate with heads of 128 [no unit].
 
         ``cost_models.compute.kernels.head_dim_ratio``, or, where heads of 128 and of 256 were measured, a line through the
-        times of a score of both: ``(H / 128) / (1 + (H / 128 - 1) (2 / w - 1))``. A TPU's vectors have 128 elements, so that the
-        scores of smaller heads take as long as those of heads of 128.
+        times of a score of both: ``(H / 128) / (1 + (H / 128 - 1) (2 / w - 1))``. A TPU's vectors have 128 elements: scores of
+        smaller heads take as long as those of heads of 128.
 
         Parameters
         ----------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cost_models.inputs.collective_term import Subgroup, Term
@@ -93,19 +95,17 @@ def _other_rings(layout: Layout) -> list[Term]:
     width = FP32_BYTES if layout.setting.program.ring_gradients == "fp32" else layout.activation_bytes
     sums = width * (query if queries else pair)
     repeats = 1.0 + ~(layout.saves("attention_output") & layout.saves("lse"))
-    terms = []
     levels: tuple[tuple[Subgroup, Floats, Floats], ...] = (
         ("window", rounds * (window - 1.0), np.ones_like(window)),
         ("windows", rounds - 1.0, window),
     )
-    for subgroup, hops, steps in levels:
+    terms: list[Term] = []
+    for level, hops, steps in levels:
         calls, home = layers * hops, layers * (hops > 0)
-        shared = {"op": "collective-permute", "axes": CONTEXT, "schedule": "ring", "subgroup": subgroup, "steps": steps}
-        terms += [
-            Term(purpose="kv-ring", bytes=keys, calls=repeats * calls, **shared),
-            Term(purpose="kv-ring", bytes=sent, calls=calls, backward=calls, **shared),
-            Term(purpose="kv-gradients", bytes=sums, calls=calls + home, backward=calls + home, last=home, **shared),
-        ]
+        first = Term("collective-permute", CONTEXT, "kv-ring", keys, repeats * calls, "ring", level, steps=steps)
+        again = replace(first, bytes=sent, calls=calls, backward=calls)
+        back = replace(again, purpose="kv-gradients", bytes=sums, calls=calls + home, backward=calls + home, last=home)
+        terms += [first, again, back]
     return terms
 
 

@@ -22,7 +22,8 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     """Return the time of a step's attention without recomputation and without other work.
 
     It consists of kernels and merges of the slowest rank, the part of a ring's messages that its kernels do not hide, the
-    multiprocessors that these messages take, and the gathers and all-to-alls of other schemes in full. It is at least the time that an eager host takes for the launches.
+    multiprocessors that these messages take, and the gathers and all-to-alls of other schemes in full. It is at least the time
+    that an eager host takes for the launches.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from cost_models.collectives.contention import (
     transit_bytes,
 )
 from cost_models.collectives.network import Network
-from cost_models.collectives.overlap import behind_backward_seconds
+from cost_models.collectives.overlap import behind_backward_seconds, stream_beside_products
 from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import STREAM_RING, terms_of
 from cost_models.compute.flops import recomputes_attention
@@ -99,9 +99,10 @@ class StepTime(StepWork):
         Gathers and scatters of the residual stream and the loss's collectives precede and follow products, so they are
         exposed. A program that runs them during products exposes the remainder, and the first and last chunk of each.
         """
-        if self.layout.setting.program.stream == "exposed":
-            return self._of("loss", "loss-maximum", "loss-sums", "stream") + self.ring_matmul
-        return self._of("loss", "loss-maximum", "loss-sums") + self.stream_forward + self.stream_backward
+        exposed = self._of("loss", "loss-maximum", "loss-sums") + self.ring_matmul
+        if not np.any(stream_beside_products(self.layout)[1]):
+            return exposed + self._of("stream")
+        return exposed + self.stream_forward + self.stream_backward
 
     @cached_property
     def ring_matmul(self) -> Floats:
@@ -128,10 +129,9 @@ class StepTime(StepWork):
     def stream_forward(self) -> Floats:
         """Exposed part of the stream's collectives in the forward pass and its repetition [s per step]."""
         stream = self._stream_calls[0]
-        if self.layout.setting.program.stream != "beside-products":
-            return stream
         products = self.passes * (self.layer_forward_gemm + np.where(self.repeats > 0, self.layer_again_gemm, 0.0))
-        return np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
+        rest = np.maximum(stream - products, stream / self.layout.tensor)
+        return np.where(stream_beside_products(self.layout)[0], rest, stream)
 
     @cached_property
     def stream_backward(self) -> Floats:
@@ -140,10 +140,9 @@ class StepTime(StepWork):
         Only the products of the weights' gradients, half of the backward products, hide them.
         """
         stream = self._stream_calls[1]
-        if self.layout.setting.program.stream == "exposed":
-            return stream
         products = self.passes * self.layer_backward_gemm / 2.0
-        return np.where(stream > 0, np.maximum(stream - products, stream / self.layout.tensor), 0.0)
+        rest = np.maximum(stream - products, stream / self.layout.tensor)
+        return np.where(stream_beside_products(self.layout)[1], rest, stream)
 
     @property
     def hidden_stream(self) -> tuple[Floats, Floats]:
@@ -155,8 +154,8 @@ class StepTime(StepWork):
     def comm_context(self) -> Floats:
         """Exposed time of the collectives over context [s per step].
 
-        A ring's messages are exposed as far as they outlast the concurrent attention kernel. Halos, gathers, all-to-alls and document
-        ids are exposed in full.
+        A ring's messages are exposed as far as they outlast the concurrent attention kernel. Halos, gathers, all-to-alls and
+        document ids are exposed in full.
         """
         total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
         for term, seconds in self.terms_with_seconds:
@@ -205,7 +204,7 @@ class StepTime(StepWork):
         hidden = self._of("tables", *WEIGHTS) - self.comm_fsdp
         if program.data_gradients != "exposed":
             hidden = hidden + self._of("gradients") - self.gradients
-        if program.stream != "exposed":
+        if np.any(stream_beside_products(self.layout)[1]):
             hidden = hidden + sum(self.hidden_stream)
         return hidden
 

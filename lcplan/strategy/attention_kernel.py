@@ -12,7 +12,12 @@ SPLASH_LANES = 128
 """jax's splash attention kernels take head dims and lengths that are multiples of a TPU's lanes."""
 
 CUDNN_LARGEST_HEAD_DIM = 128
-"""cuDNN frontend, scaled dot product attention, support matrix for training on every architecture."""
+"""Limit of cuDNN's forward and backward pass on every architecture from Ampere on (cuDNN frontend,
+docs/operations/Attention, support matrix of 9.18)."""
+
+CUDNN_LARGEST_BY_CAPABILITY = {(9, 0): 256}
+"""Largest head dim of both passes, where an architecture has more (the same matrix; jax 0.10.1 takes as many from 9.0 on,
+_src/cudnn/fused_attention_stablehlo.py). On Blackwell the forward pass takes 256 and the backward pass 128."""
 
 CUDNN_UNLIKE_HEADS_CAPABILITY, CUDNN_LARGEST_UNLIKE_HEAD_DIM = (9, 0), 192
 """Keys and values with heads of unlike size take cuDNN 9.10 and compute capability 9.0 (jax 0.10.1,
@@ -33,8 +38,8 @@ def attention_kernel(
 ) -> AttentionKernel:
     """The fused kernel of the device where it takes the model's heads and chunks, else blockwise JAX.
 
-    Fused kernels take half precision. cuDNN's takes head dims that are multiples of 8 up to 128; from Hopper on also keys and
-    values of unlike head dims up to 192. Splash takes head dims and lengths that are multiples of 128.
+    Fused kernels take half precision. cuDNN's takes head dims that are multiples of 8 up to 128, on Hopper up to 256; from
+    Hopper on also keys and values of unlike head dims up to 192. Splash takes head dims and lengths that are multiples of 128.
 
     Parameters
     ----------
@@ -62,12 +67,21 @@ def attention_kernel(
         whole_lanes = model.head_dim % SPLASH_LANES == 0 and shortest_chunk % SPLASH_LANES == 0
         return "splash" if whole_lanes and model.latent is None else "blockwise"
     dims: tuple[int, ...] = (model.head_dim,)
-    largest = CUDNN_LARGEST_HEAD_DIM
+    largest = cudnn_largest_head_dim(capability)
     if model.latent is not None:
         if capability is None or capability < CUDNN_UNLIKE_HEADS_CAPABILITY:
             return "blockwise"
         dims, largest = (model.key_dim, model.value_dim), CUDNN_LARGEST_UNLIKE_HEAD_DIM
     return "cudnn" if all(dim % 8 == 0 and dim <= largest for dim in dims) else "blockwise"
+
+
+def cudnn_largest_head_dim(capability: tuple[int, int] | None) -> int:
+    """The largest head dim that cuDNN trains with on a GPU of this compute capability.
+
+    >>> [cudnn_largest_head_dim(version) for version in ((8, 0), (9, 0), (10, 0), None)]
+    [128, 256, 128, 128]
+    """
+    return CUDNN_LARGEST_HEAD_DIM if capability is None else CUDNN_LARGEST_BY_CAPABILITY.get(capability, CUDNN_LARGEST_HEAD_DIM)
 
 
 def shortest_chunk(seq_len: int, context: int) -> int:

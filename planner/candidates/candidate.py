@@ -44,6 +44,18 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Beyond:
+    """Memory that the run of an imported file takes in addition to lcplan's own step, which a compile is of."""
+
+    memory_bytes: int
+    """Per device; negative where the trainer holds less."""
+    host_holds: bool
+    """Whether a host's memory holds its part."""
+    compile_counts: bool
+    """Whether memory compiled for the target replaces the modelled memory: otherwise the file has another step."""
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One strategy with its estimate (never touched after it is made) and the evidence gathered since."""
 
@@ -53,6 +65,8 @@ class Candidate:
     timed: Timed | None = None
     learnt: Learnt | None = None
     """Corrections of the candidate's time, learnt from its own and other candidates' compiles and timings."""
+    beyond: Beyond | None = None
+    """Further memory of an imported file's run, which the estimate has already; None: not of a file."""
     backend_step_s: Mapping[str, float] = field(default_factory=dict)
     """Modelled step time of the same plan on each backend, where there are several [s]."""
 
@@ -73,6 +87,8 @@ class Candidate:
         Host devices run other kernels in other layouts, so that their memory is no figure of the hardware's.
         """
         compiled = self.compiled
+        if self.beyond is not None and not self.beyond.compile_counts:
+            return None
         return None if compiled is None or compiled.total_bytes is None or compiled.rung == "compiled:host" else compiled
 
     @property
@@ -86,7 +102,7 @@ class Candidate:
         time_ratio, memory_ratio = unsure.get("time_ratio", 0.0), unsure.get("memory_ratio", 0.0)
         compiled = self.target_compile
         if compiled is not None and compiled.total_bytes is not None:
-            rung, memory, fits = compiled.rung, compiled.total_bytes, bool(compiled.fits)
+            rung, memory, fits = compiled.rung, compiled.total_bytes + self._beyond_bytes, bool(compiled.fits)
             memory_ratio = 0.0
         if self.timed is not None and self.timed.step_s is not None:
             rung, step_s = max(rung, self.timed.rung, key=RUNGS.index), self.timed.step_s
@@ -100,8 +116,13 @@ class Candidate:
         """The same candidate with a compile's result, compared with the budget unless it is of host devices."""
         if compiled.total_bytes is None or compiled.rung == "compiled:host":
             return replace(self, compiled=compiled)
-        fits = compiled.total_bytes + self.estimate["allowance_bytes"] <= budget_bytes
+        need = compiled.total_bytes + self._beyond_bytes + self.estimate["allowance_bytes"]
+        fits = need <= budget_bytes and (self.beyond is None or self.beyond.host_holds)
         return replace(self, compiled=compiled.model_copy(update={"fits": fits}))
+
+    @property
+    def _beyond_bytes(self) -> int:
+        return 0 if self.beyond is None else self.beyond.memory_bytes
 
     def with_timed(self, timed: Timed) -> Candidate:
         """The same candidate with a timing's result."""

@@ -51,6 +51,11 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
         raise BadInputError(f"--from-{' and --from-'.join(given)}: give one of them")
     name, file = next(iter(given.items()))
     imported = read_file(name, file, devices=options["devices"], hardware=options["hw"])
+    lacking = [
+        f"{reason}, or give --{key.replace('_', '-')}" for key, reason in imported.unresolved.items() if options[key] is None
+    ]
+    if lacking:
+        raise BadInputError(lacking)
     said = dict(imported.options)
     _agree(options, said, file=file)
     merged, imported = _filled(options | said, imported, options)

@@ -61,6 +61,7 @@ class Opinion:
             "unknown_keys": list(self.imported.unknown),
             "notes": list(self.imported.notes),
             "refusals": list(self.refusals),
+            "unpriced": list(self.imported.unpriced),
             "differences": [difference.model_dump(mode="json", exclude={"field"}) for difference in self.differences],
             "memory_bytes": self.memory_bytes,
             "allowance_bytes": self.allowance_bytes,
@@ -133,7 +134,7 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
     host = (int(estimate["host_bytes"]) + sum(one.host_bytes for one in differences)) * job.devices_per_host
     share = request.hardware.device.host_memory_bytes
     room = None if share is None else round(share.value * request.hardware.node_size)
-    fits = memory + allowance <= request.budget_bytes and (room is None or host <= room)
+    fits = memory + allowance <= request.budget_bytes and (room is None or host <= room) and not imported.unpriced
     return Opinion(
         imported=_noted(imported, request),
         differences=tuple(differences),

@@ -16,6 +16,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import DEFAULT_KIND, AnyWorkload
 from lcplan.spec.workload import DEFAULT_TOKENS_PER_DEVICE, DEFAULT_TOKENS_PER_STEP
+from lcplan.strategy.remat import REMAT_POLICIES
 from planner.request.filters import Filters
 
 Objective = Literal["tokens_per_s", "tokens_per_s_per_device", "step_s"]
@@ -82,12 +83,24 @@ class SearchRequest(Frozen):
         return "-".join("".join(c if c.isalnum() or c in ".-" else "_" for c in part) for part in [*parts, digest])
 
     @property
+    def untimed_offload(self) -> bool:
+        """Whether the request asks only for strategies that offload, on a device whose link to its host is unknown."""
+        asked, device = self.filters.remat or (), self.hardware.device
+        offload = bool(asked) and all(REMAT_POLICIES[name].offloaded for name in asked)
+        return offload and self.hardware.kind != "cpu" and device.host_oneway_bytes_per_s is None
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Notes on the request itself for the reader."""
         found = [f"{self.model.name}: {note}" for note in self.model.notes]
         scaled = inherited_rates(self.hardware)
         if scaled:
             found.append(f"{self.hardware.name}: rates measured on another device of this name are scaled ({scaled})")
+        if self.untimed_offload:
+            found.append(
+                f"no bandwidth of {self.hardware.device.name}'s link to its host is known: memory has the offloaded tensors, "
+                "and the step time has no transfer of them; state host_oneway_bytes_per_s in a hardware spec of your own"
+            )
         limit = self.model.max_position
         if limit is not None and self.workload.seq_len > limit:
             found.append(

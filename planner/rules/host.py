@@ -21,7 +21,7 @@ def _offloads(table: StrategyTable) -> Mask:
 
 
 def _host_link(setting: Setting, table: StrategyTable) -> Mask:
-    if setting.hardware.device.host_oneway_bytes_per_s is not None:
+    if setting.hardware.device.host_oneway_bytes_per_s is not None or setting.untimed_offload:
         return np.zeros(len(table), dtype=np.bool_)
     return _offloads(table)
 
@@ -32,14 +32,15 @@ def _say_host_link(setting: Setting, strategy: Strategy) -> str:
         return f"remat={strategy.remat} offloads to the host's memory, which is the devices' own on {hardware.name}; use full"
     return (
         f"remat={strategy.remat} offloads to the host's memory, and no bandwidth of {hardware.device.name}'s link to its host "
-        "is known; state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
+        "is known, so that its time does not compare with others'; ask only for policies that offload, "
+        "state host_oneway_bytes_per_s in a hardware spec of your own, or use a policy that does not offload"
     )
 
 
 def _host_memory(setting: Setting, table: StrategyTable) -> Mask:
-    """Leave rows with an unknown link to the rule about the link."""
+    """Leave hosts whose memory is the devices' own to the rule about the link."""
     device = setting.hardware.device
-    rejected = _offloads(table) & (device.host_oneway_bytes_per_s is not None)
+    rejected = _offloads(table) & (setting.hardware.kind != "cpu")
     if device.host_memory_bytes is None:
         return rejected
     rows = np.flatnonzero(rejected)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lcplan.formats.errors import BadInputError, StageFailedError
-from lcplan.strategy.attention_kernel import CUDNN_LARGEST_HEAD_DIM, SPLASH_LANES
+from lcplan.strategy.attention_kernel import SPLASH_LANES, cudnn_largest_head_dim
 from planner.measure.engines.interface import Engine
 from planner.measure.jobs import LOCAL
 from planner.measure.targets.at_hand import devices_at_hand
@@ -64,8 +64,9 @@ def _slow_kernel(request: SearchRequest) -> tuple[str, ...]:
             f"jax has no fused attention for {request.hardware.device.name}: {kernel} JAX attention runs instead, in several "
             "times the time",
         )
-    tpu = request.hardware.kind == "tpu"
-    takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {CUDNN_LARGEST_HEAD_DIM}"
+    tpu, gpu = request.hardware.kind == "tpu", request.hardware.device.gpu
+    largest = cudnn_largest_head_dim(None if gpu is None else gpu.compute_capability)
+    takes = f"multiples of {SPLASH_LANES}" if tpu else f"multiples of 8 up to {largest} on {request.hardware.device.name}"
     heads = f"head_dim={model.head_dim} is not one that"
     if model.latent is not None:
         heads, takes = f"keys of {model.key_dim} with values of {model.value_dim} are no pair that", "one size of both"

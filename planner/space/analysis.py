@@ -126,6 +126,7 @@ def setting_of(request: SearchRequest) -> Setting:
         workload=request.workload,
         budget_bytes=request.budget_bytes,
         program=request.program,
+        untimed_offload=request.untimed_offload,
     )
 
 

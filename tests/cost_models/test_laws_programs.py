@@ -15,6 +15,7 @@ from cost_models.inputs.program import PROGRAMS, Program
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.state_place import optimizer_shards
 from cost_models.inputs.table import StrategyTable
+from cost_models.memory.pytorch import TorchMemory
 from cost_models.rates.published import rates_for, rates_of
 from cost_models.time.step import StepTime
 from lcplan.catalog import hardware, model
@@ -113,6 +114,21 @@ def test_async_tensor_parallelism_hides_the_stream_behind_its_products():
     where = {"mesh": Mesh(fsdp=2, tensor=8)}
     exposed, hidden = (times_of(p, **where).comm_tensor[0] for p in (PROGRAMS["torch-compile"], beside))
     assert exposed / 9 < hidden < exposed / 2
+
+
+def test_user_buffers_hide_the_stream_of_the_rows_that_ask_for_them_and_take_ten_streams():
+    where = {"mesh": Mesh(fsdp=2, tensor=8)}
+    exposed = times_of(PROGRAMS["megatron"], **where)
+    strategies = [
+        Strategy(mesh=Mesh(fsdp=2, tensor=8), scheme="ring-zigzag", collective_matmul=way) for way in ("off", "one-way")
+    ]
+    layout = Layout(setting_of(PROGRAMS["megatron"]), StrategyTable.from_strategies(strategies))
+    both = StepTime(layout, rates_for(layout.setting))
+    assert both.comm_tensor[0] == exposed.comm_tensor[0]
+    assert both.comm_tensor[1] < exposed.comm_tensor[0] / 2
+    assert not [term for term in terms_of(layout) if term.purpose == "stream-ring" and np.any(term.calls)]
+    off, on = TorchMemory(layout).parts()[1]
+    assert on - off == 10 * 2 * layout.tokens[0] * 4096
 
 
 def test_the_default_program_is_the_step_of_the_agreement():

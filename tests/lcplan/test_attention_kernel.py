@@ -17,8 +17,9 @@ def chosen(kind, *, head_dim=128, chunk=4096, precision="bf16"):
         (64, "cudnn", "blockwise"),
         (100, "blockwise", "blockwise"),  # no multiple of 8
         (128, "cudnn", "splash"),
-        (136, "blockwise", "blockwise"),  # above cuDNN's largest
-        (256, "blockwise", "splash"),
+        (136, "cudnn", "blockwise"),
+        (256, "cudnn", "splash"),
+        (264, "blockwise", "blockwise"),  # above cuDNN's largest
     ],
 )
 def test_head_dims(head_dim, gpu, tpu):
@@ -32,6 +33,14 @@ def test_splash_takes_whole_lanes_of_a_chunk_and_cudnn_any():
 
 def test_single_precision_and_hosts_run_blockwise():
     assert {chosen(kind, precision="fp32") for kind in ("gpu", "tpu", "cpu")} == {chosen("cpu")} == {"blockwise"}
+
+
+def test_heads_of_256_take_a_hopper():
+    """On Blackwell cuDNN's backward pass ends at 128 (cuDNN frontend, support matrix)."""
+    wide = model("llama3-8b").model_copy(update={"head_dim": 256})
+    versions = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0), None)
+    found = [attention_kernel(wide, kind="gpu", precision="bf16", shortest_chunk=4096, capability=one) for one in versions]
+    assert found == ["blockwise", "blockwise", "cudnn", "blockwise", "blockwise", "blockwise"]
 
 
 def test_unlike_heads_take_a_hopper():

@@ -10,6 +10,7 @@ from equality import random_documents
 from jax._src.cudnn import fused_attention_stablehlo as fused
 from test_documents import tokens
 
+from lcplan.strategy.attention_kernel import cudnn_largest_head_dim
 from strategies.kernels.blockwise import BlockwiseKernel
 from strategies.kernels.cudnn import CudnnKernel, _beside, _bias
 from strategies.kernels.interface import Attended, Segments
@@ -110,3 +111,17 @@ def test_documents_on_a_gpu_are_those_of_fp32(computed, window, layout):
     for exact, plain, ours in zip(wanted, rounded, got, strict=True):
         errors = [np.linalg.norm(np.asarray(one, np.float64) - exact) / np.linalg.norm(exact) for one in (ours, plain)]
         assert errors[0] < 2 * errors[1] + 1e-6
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0)])
+def test_jax_takes_every_head_that_the_rule_gives_to_cudnn(monkeypatch, capability):
+    """The check that jax runs before its own cuDNN attention, on a device of this capability."""
+    monkeypatch.setattr(fused, "check_compute_capability", lambda least: capability >= tuple(map(int, least.split("."))))
+    monkeypatch.setattr(fused, "is_cuda_compute_capability_equal", lambda _: False)
+    largest = cudnn_largest_head_dim(capability)
+    q = jax.ShapeDtypeStruct((1, 1024, 8, largest), jnp.bfloat16)
+    layout = fused.AttentionLayout.BTNH.value
+    fused.check_is_flash_attention(q, q, q, layout, 91800, has_bias=False, is_training=True)
+    wider = jax.ShapeDtypeStruct((1, 1024, 8, 264), jnp.bfloat16)
+    with pytest.raises(NotImplementedError, match="head dim"):
+        fused.check_is_flash_attention(wider, wider, wider, layout, 91800, has_bias=False, is_training=True)

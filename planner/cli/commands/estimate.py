@@ -164,6 +164,7 @@ def _print(
     candidate: Candidate, request: SearchRequest, *, output: str, notes: tuple[str, ...], imported: Imported | None
 ) -> None:
     thought = _opinion(imported, request=request, candidate=candidate) if imported else None
+    candidate = _of_the_file(candidate, thought, request=request)
     if output == "json":
         document = {"schema_version": SCHEMA_VERSION, "request": request_json(request), "candidate": candidate.to_json()}
         print_json(document | {"notes": list(notes)} | ({"imported": thought.to_json()} if thought else {}))
@@ -177,6 +178,15 @@ def _print(
             from planner.report.terminal.imported import opinion_view
 
             print_view(opinion_view(thought, candidate=candidate, request=request))
+
+
+def _of_the_file(candidate: Candidate, thought: Opinion | None, *, request: SearchRequest) -> Candidate:
+    """Return the candidate with the verdict of an imported file; unchanged without a file."""
+    if thought is None:
+        return candidate
+    from planner.imports.verdict import of_the_file
+
+    return of_the_file(candidate, thought, request=request)
 
 
 def _opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:

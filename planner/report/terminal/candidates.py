@@ -78,6 +78,6 @@ def breakdown(shares: Sequence[Share]) -> Padding:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     for share in shares:
-        bar = Text("█" * max(1, round(BAR_WIDTH * share.ratio)), style="cyan")
+        bar = Text("█" * (max(1, round(BAR_WIDTH * share.ratio)) if share.ratio > 0 else 0), style="cyan")
         table.add_row(share.label, share.amount, f"{share.ratio:.1%}", bar)
     return Padding(table, (0, 0, 0, 2))

@@ -28,13 +28,18 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
         yield Text(f"note: {note}", style="yellow")
     for refusal in opinion.refusals:
         yield Text(f"refused by the trainer: {refusal}", style="red")
+    for reason in opinion.imported.unpriced:
+        yield Text(f"not priced: {reason}", style="red")
     for difference in opinion.differences:
         size = f" ({format_bytes(difference.extra_bytes)} a device)" if difference.extra_bytes else ""
         yield Text(f"{difference.name}: {difference.trainer}{size}")
         yield Text(f"  {difference.why}", style="dim")
     need = opinion.memory_bytes + opinion.allowance_bytes
     fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that{_host(opinion)}: "
-    yield Text(fits + ("fits" if opinion.fits else "does not fit"), style="green" if opinion.fits else "red")
+    unsure = "no verdict, since not all of it is priced" if opinion.imported.unpriced else "does not fit"
+    verdict = "fits" if opinion.fits else unsure
+    refused = ", and the trainer refuses the file" * bool(opinion.refusals)
+    yield Text(f"{fits}{verdict}{refused}", style="green" if opinion.fits and not refused else "red")
     yield from _advice(opinion, candidate)
 
 

@@ -106,7 +106,7 @@ def time_shares(candidate: Candidate) -> tuple[Share, ...]:
 def _shares(parts: Mapping[str, float], label: Callable[[str], str], *, show: Callable[[float], str]) -> tuple[Share, ...]:
     whole = sum(parts.values()) or 1.0
     ordered = sorted(parts.items(), key=lambda item: -item[1])
-    return tuple(Share(label(key), show(value), value / whole) for key, value in ordered if value / whole >= LEAST_SHARE)
+    return tuple(Share(label(key), show(value), value / whole) for key, value in ordered if abs(value / whole) >= LEAST_SHARE)
 
 
 def need_bytes(candidate: Candidate) -> float:

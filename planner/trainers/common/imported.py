@@ -49,6 +49,10 @@ class Imported:
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
     program: Program = STEP
     """The priced step; for a trainer in JAX the step of docs/step.md, perhaps with another kernel of attention."""
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    """Options whose values only a shell knows, each with the reason; an error unless the command line gives them."""
+    unpriced: tuple[str, ...] = ()
+    """Parts of the run that lcplan has no price for, so that the verdict is not "fits"."""
     waives: tuple[str, ...] = ()
     """Rules of the trainer that do not hold for this way of running it."""
     whole_weights: bool = False

@@ -91,6 +91,7 @@ def kernel(job: Job) -> str:
         precision=job.workload.precision,
         shortest_chunk=shortest_chunk(job.workload.seq_len, job.strategy.mesh.context),
         capability=None if gpu is None else gpu.compute_capability,
+        fused=job.hardware.fused_attention,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from lcplan_checker import answer
@@ -30,6 +31,25 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def keys() -> Iterator[str]:
+    """The keys of the file, of the model types that lcplan reads, the trainer and its mesh with their section before a dot."""
+    from dataclasses import fields
+
+    from levanter.main.train_lm import TrainLmConfig
+    from levanter.models.llama import LlamaConfig
+    from levanter.models.mistral import MistralConfig
+    from levanter.models.qwen import Qwen3Config, QwenConfig
+    from levanter.trainer import TrainerConfig
+    from levanter.utils.mesh import MeshConfig
+
+    yield from (field.name for field in fields(TrainLmConfig))
+    yield "model.type"
+    for model in (LlamaConfig, MistralConfig, QwenConfig, Qwen3Config):
+        yield from (f"model.{field.name}" for field in fields(model))
+    yield from (f"trainer.{field.name}" for field in fields(TrainerConfig))
+    yield from (f"trainer.mesh.{field.name}" for field in fields(MeshConfig))
+
+
 def _mesh(config: Any, request: dict[str, Any]) -> dict[str, int]:
     """The mesh's sizes under lcplan's names; with several slices, which no host has, computed and not built."""
     mesh = config.trainer.mesh
@@ -43,4 +63,4 @@ def _mesh(config: Any, request: dict[str, Any]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    answer(check, "marin-levanter", preload="levanter.main.train_lm")
+    answer(check, "marin-levanter", keys=keys, preload="levanter.main.train_lm")

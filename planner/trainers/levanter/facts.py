@@ -18,7 +18,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
-from planner.trainers.common.interface import Difference, Job, Knob, KnobName, Trainer
+from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
 from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, whole_stream
 
@@ -129,4 +129,5 @@ TRAINER = Trainer(
     any_axis_order=True,
     keys=frozenset({"scheduler"}),
     jax=JAX,
+    reads=Format("FILE.yaml", "a Levanter configuration", counts_slices=True),
 )

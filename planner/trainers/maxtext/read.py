@@ -15,12 +15,13 @@ from planner.trainers.common.imported import Imported, mesh_text, number, whole
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
-from planner.trainers.maxtext.read_file import said as said_by
-from planner.trainers.maxtext.read_flags import COMPILE_KEY, read_flags
 from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
 from planner.trainers.maxtext.read_mesh import inside_a_slice, mesh_sizes, target_of
 from planner.trainers.maxtext.read_model import base_model, model_of
 from planner.trainers.maxtext.read_remat import kept
+from planner.trainers.maxtext.reading.file import said as said_by
+from planner.trainers.maxtext.reading.flags import COMPILE_KEY, read_flags
+from planner.trainers.maxtext.reading.words import notes_on_words, topology_of, unresolved_of
 from planner.trainers.maxtext.refusals import refusals_of
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -75,18 +76,19 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     BadInputError
         Not a YAML mapping, a value that MaxText has not (with the nearest), or something that lcplan has no word for.
     """
-    said, notes = said_by(Path(file))
-    unknown = unknown_keys("maxtext", said)
+    given = said_by(Path(file))
+    said, unresolved = given.values, unresolved_of(given, file=file)
+    unknown = unknown_keys("maxtext", [*said, *given.unknown])
     values = {**DEFAULTS, **said}
     _check(values, file=file)
-    target = target_of(values, file=file, devices=devices, slices=slices)
+    target = target_of({**values, **topology_of(given, devices)}, file=file, devices=devices, slices=slices)
     sizes, more = mesh_sizes(values, target, file=file)
     options: dict[str, Any] = {"devices": target.devices, "mesh": mesh_text(sizes)} | target.hardware
     model, model_notes = model_of(said, file=file)
     options |= {"model": model} if model else {}
     options |= _batch(values, sizes, devices=target.devices, file=file)
     defaults = _defaults(values, sizes, devices=target.devices, file=file)
-    if said.get("model_name", "default") == "default":
+    if said.get("model_name", "default") == "default" and "model" not in unresolved:
         defaults["model"] = (base_model(), "model_name: default")
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     options |= read_dispatch(values, file=file)
@@ -103,11 +105,20 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
         defaults={key: value for key, value in defaults.items() if key not in options},
         axis_order=_order(values),
         unknown=unknown,
-        notes=(*notes, *more, *model_notes, *remat_notes, *flags.notes, *_unpriced(values)),
+        notes=(
+            *given.notes,
+            *notes_on_words(given, devices, unresolved=unresolved),
+            *more,
+            *model_notes,
+            *remat_notes,
+            *flags.notes,
+            *_unpriced(values),
+        ),
         more=Beyond(values, tensors),
         program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"})
         if _one_backward_kernel(values)
         else STEP,
+        unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )
 

@@ -58,7 +58,7 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
         **{name: name for name in ("gpt-oss-20b", "gpt-oss-120b")},
         "gemma2-9b": "gemma-2-9b",
         "gemma2-27b": "gemma-2-27b",
-        "deepseek3-671b": "deepseek-v3",
+        **dict.fromkeys(("deepseek3-671b", "deepseek3-671b-2dfsdp"), "deepseek-v3"),
         "llama4-17b-16e": "llama4-scout",
     }
 )

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from lcplan.formats.errors import BadInputError
+from planner.shell.launch import Launch
+from planner.shell.script import Word
+from planner.shell.trainer_words import trainer_words, unread
 from planner.trainers.common.imported import number, whole
+from planner.trainers.common.known_keys import known_keys
 
 Arguments = dict[str, list[str]]
+SWIFT = frozenset({"max-length", "train-type", "tuner-type", "model"})
+"""Arguments of ms-swift's ``megatron`` commands that Megatron does not have."""
 Number = Callable[[str, int | None], int | None]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A script's arguments."""
+
+    arguments: Arguments
+    unknown: Mapping[str, Word]
+    """Arguments with a word that only a shell knows."""
+    notes: tuple[str, ...]
+    launch: Launch
 
 
 def parse(text: str, file: str) -> Arguments:
@@ -18,31 +35,49 @@ def parse(text: str, file: str) -> Arguments:
     Raises
     ------
     BadInputError
-        A quote that is not closed, a shell variable, words before the first argument, or no argument at all.
+        A quote that is not closed, or no argument at all.
     """
+    return parse_script(text, file).arguments
+
+
+def parse_script(text: str, file: str) -> Parsed:
+    """Arguments of a script, or of a file that has only arguments, and the words that only a shell knows.
+
+    Raises
+    ------
+    BadInputError
+        A quote that is not closed, or no argument at all.
+    """
+    script = trainer_words(text, file, knows=_knows)
     found: Arguments = {}
+    unknown: dict[str, Word] = {}
+    notes = list(script.notes)
     name: str | None = None
-    for word in _split(text.replace("\\\n", " "), file):
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
+    for word in script.words:
+        if word.text.startswith("--") and len(word.text) > 2:
+            name, equals, value = word.text[2:].partition("=")
             name = name.replace("_", "-")  # ms-swift writes Megatron's names so, and flags with true or false
             found[name] = [value] if equals else []
-        elif "$" in word:
-            raise BadInputError(f"{file}: {word!r} is a shell variable; write its value, lcplan runs no shell")
-        elif name is None:
-            raise BadInputError(f"{file}: {word!r} comes before the first argument; give the arguments without the program")
-        else:
-            found[name].append(word)
+            unknown.pop(name, None)
+        elif name is not None:
+            found[name].append(word.text)
+        if word.unknown and (name is None or not found[name]):
+            notes.append(unread(word.text, word, way_out="write its words"))
+        elif word.unknown:
+            assert name is not None
+            unknown[name] = Word(f"--{name} {' '.join(found[name])}", word.unknown)
     if not found:
         raise BadInputError(f"{file}: no Megatron argument in it")
-    return {name: [] if values == ["true"] else values for name, values in found.items() if values != ["false"]}
+    kept = {key: values for key, values in found.items() if values != ["false"] and key not in unknown}
+    return Parsed(
+        {key: [] if values == ["true"] else values for key, values in kept.items()}, unknown, tuple(notes), script.launch
+    )
 
 
-def _split(text: str, file: str) -> list[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError as error:
-        raise BadInputError(f"{file}: not words as a shell reads them: {error}") from None
+def _knows(word: str) -> bool:
+    """Whether a word is an argument of Megatron's, in its own spelling or ms-swift's."""
+    name = word[2:].partition("=")[0].replace("_", "-")
+    return word.startswith("--") and (name in known_keys("megatron") or name in SWIFT)
 
 
 def numbers(arguments: Arguments, file: str) -> Number:

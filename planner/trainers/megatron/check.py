@@ -37,6 +37,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "microbatches": args.global_batch_size // (args.micro_batch_size * args.data_parallel_size),
         "recompute": [args.recompute_granularity, args.recompute_modules],
         "cp_comm_type": args.cp_comm_type,
+        "tp_comm_overlap": args.tp_comm_overlap,
         **_experts(args),
     }
 

@@ -97,10 +97,16 @@ def _sharded(job: Job) -> bool:
     return mesh.fsdp * mesh.context * mesh.expert > 1
 
 
+def _overlaps(job: Job) -> bool:
+    """Whether tensor's gathers and scatters of the stream run during products, by Transformer Engine's user buffers."""
+    return job.strategy.collective_matmul != "off" and job.strategy.mesh.tensor > 1
+
+
 def _mesh(job: Job) -> Arguments:
     mesh = job.strategy.mesh
     arguments: Arguments = {"tensor-model-parallel-size": str(mesh.tensor)}
     arguments |= {"sequence-parallel": None} if mesh.tensor > 1 else {}
+    arguments |= {"tp-comm-overlap": None} if _overlaps(job) else {}
     arguments["context-parallel-size"] = str(mesh.context)
     if mesh.context > 1:
         arguments["cp-comm-type"] = SCHEMES[job.strategy.scheme]
@@ -157,6 +163,7 @@ def _bridge(job: Job) -> list[str]:
     fields |= experts.bridge_fields(job)
     if mesh.context > 1:
         fields["model.cp_comm_type"] = SCHEMES[job.strategy.scheme]
+    fields |= {"model.tp_comm_overlap": True} if _overlaps(job) else {}
     if job.strategy.remat == "full":
         fields |= {"model.recompute_granularity": "full", "model.recompute_method": "uniform", "model.recompute_num_layers": 1}
     elif job.strategy.remat == "save-except-mlp":

@@ -44,6 +44,10 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
             | instead("save-except-mlp", "full", of=besides("full", "save-except-mlp", "save-all")),
             "selective recomputation of mlp and layernorm is the nearest that keeps at least these; else full",
         ),
+        "collective_matmul": Knob(
+            as_is("off", "one-way") | instead("one-way", of=("two-way",)),
+            "--tp-comm-overlap runs the gathers and scatters of the stream in rings of one direction during the products",
+        ),
         "gather_dtype": always("bf16", "parameters are kept and gathered in bf16"),
         "reduce_dtype": either_dtype(),
         "moments_dtype": either_dtype(),

@@ -10,6 +10,9 @@ READ = words(
     """
     add-qkv-bias attention-backend bf16 context-parallel-size cp-comm-type cpu-offloading-num-layers
     data-parallel-sharding-strategy decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers disable-bias-linear
+    disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs
+    disable-tp-comm-split-ag disable-tp-comm-split-rs no-tp-comm-bulk-dgrad no-tp-comm-bulk-wgrad no-tp-comm-overlap-ag
+    no-tp-comm-overlap-rs no-tp-comm-split-ag no-tp-comm-split-rs
     distribute-saved-activations exp-avg-dtype exp-avg-sq-dtype expert-model-parallel-size expert-tensor-parallel-size
     ffn-hidden-size fine-grained-activation-offloading fp16 fp8-format fp8-recipe global-batch-size grad-reduce-in-bf16
     group-query-attention hidden-size kv-channels main-grads-dtype make-vocab-size-divisible-by
@@ -127,7 +130,7 @@ HARMLESS = {
         "moe-deepep-* moe-hybridep-* moe-ncclep-* moe-flex-dispatcher-* moe-enable-deepep moe-upcycling-granularity "
         "mtp-* fp8-* fp4-* keep-fp8-transpose-cache no-fp8-wgrad disable-fp8-wgrad first-last-layers-bf16 "
         "num-layers-at-*-in-bf16 linear-* mamba-* dsa-* disable-dsa-* no-dsa-* kv-lora-rank q-lora-rank qk-head-dim "
-        "qk-pos-emb-head-dim v-head-dim moe-paged-stash-* tp-comm-* no-tp-comm-* disable-tp-comm-* hybrid-override-pattern "
+        "qk-pos-emb-head-dim v-head-dim moe-paged-stash-* tp-comm-bootstrap-backend tp-comm-overlap-* hybrid-override-pattern "
         "activation-offload-fraction offload-modules fine-grained-offloading-* cpu-offloading-retain-* "
         "no-pin-cpu-* overlap-cpu-optimizer-d2h-h2d use-torch-optimizer-for-cpu-offload window-attn-skip-freq "
         "moe-permute-fusion-into-hybridep fsdp-db-* main-params-dtype hierarchical-context-parallel-sizes log-max-*"

@@ -14,10 +14,12 @@ from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import gathered_weights, whole_stream
-from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse
+from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse_script
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_model import model_of
+from planner.trainers.megatron.read_overlap import overlap_of
+from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
@@ -34,17 +36,18 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    arguments = parse(read_text(file), file)
-    unknown = unknown_keys("megatron", arguments)
+    parsed = parse_script(read_text(file), file)
+    arguments, unresolved = parsed.arguments, unresolved_of(parsed, file=file)
+    unknown = unknown_keys("megatron", [*arguments, *parsed.unknown])
     number = numbers(arguments, file)
     refuse_adapters(arguments, file=file)
     _refuse_stages(arguments, number, file=file)
-    sizes, world = _mesh(arguments, number, devices=devices, file=file)
+    sizes, world = _mesh(arguments, number, devices=devices or parsed.launch.devices, file=file)
     sizes, folded = _expert_ranks(arguments, number, sizes, file=file)
     options: dict[str, Any] = {"devices": world, "mesh": mesh_text(sizes), **folded}
     options |= _workload(arguments, number, ranks=sizes["data"] * sizes["fsdp"] * sizes["expert"], file=file)
     model, notes = model_of(arguments, tensor=sizes["tensor"], file=file)
-    options |= {"model": model} if model else {}
+    options |= {"model": model} if model and "model" not in unresolved else {}
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(arguments, file),)
     dispatch, unbounded = dispatch_of(arguments, file=file)
@@ -52,14 +55,17 @@ def read(file: str, devices: int | None = None) -> Imported:
     remat, more = _remat(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
+    overlap, hidden, partly = overlap_of(arguments, sizes["tensor"])
+    options |= overlap
     return Imported(
         trainer="megatron",
         file=file,
         options=options,
         unknown=unknown,
-        notes=(*notes, *more, *unbounded, *notes_of(arguments)),
+        unresolved=unresolved,
+        notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *partly, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
-        program=_program(arguments, sizes),
+        program=_program(arguments, sizes).model_copy(update=hidden),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
     )

@@ -66,7 +66,7 @@ def read(file: str, devices: int | None = None) -> Imported:
         notes=notes,
         program=_program(said),
         more=lambda job: [*_offload(training, job), *(_halves(job) if halves else []), *_kept(parallel, job)],
-        refuses=lambda job: _attention(said, job),
+        refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
 
 
@@ -100,11 +100,25 @@ def _attention(said: Sections, job: Job) -> list[str]:
     return [f"{asked}: only flex has context parallelism; use attn_backend='flex'"]
 
 
+def _overlaps(said: Sections) -> bool:
+    """``enable_async_tensor_parallel``, until 0.2."""
+    tensor = said.parallelism.get("tensor_parallel_degree", 1)
+    return said.parallelism.get("enable_async_tensor_parallel") is True and tensor != 1
+
+
+def _uncompiled(said: Sections) -> list[str]:
+    """Async tensor parallelism is a pass of torch.compile (models/llama3/infra/parallelize.py, ``maybe_enable_async_tp``)."""
+    if not _overlaps(said) or said.compiled:
+        return []
+    return ["enable_async_tensor_parallel without compile: only torch.compile cuts products; set [compile] enable = true"]
+
+
 def _program(said: Sections) -> Program:
     """Return the priced step: torchtitan's, compiled or one operation at a time."""
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
     changes: dict[str, Any] = {"loss": "chunked", "saved": SELECTIVE if said.selective else None}
     changes |= {"weights_gathered": "once"} if _keeps_gathered(said.parallelism) else {}
+    changes |= {"stream": "beside-products"} if _overlaps(said) else {}
     return base.model_copy(update=changes | ({"pure_bf16": True} if said.training.get("dtype") == "bfloat16" else {}))
 
 

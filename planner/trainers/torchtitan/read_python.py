@@ -18,6 +18,7 @@ from planner.trainers.torchtitan.sections import Sections, flavored
 REMAT: Mapping[str, str] = MappingProxyType({"FullAC": "full", "SaveAttention": "save-attention", "SelectiveAC": "save-all"})
 SECTIONS = MappingProxyType({"TrainingConfig": "training", "ParallelismConfig": "parallelism"})
 _MISSING = object()
+_MOST_BASES = 8
 
 
 class Module:
@@ -31,6 +32,16 @@ class Module:
             raise BadInputError(f"{file}: not a Python module: {error}") from None
         self.constants = dict(_constants(self.tree.body))
         self.function = self._function(name, file)
+        self.functions = tuple(self._bases(self.function))
+
+    def _bases(self, function: ast.FunctionDef, above: tuple[str, ...] = ()) -> Iterator[ast.FunctionDef]:
+        """The functions of the module whose configurations a function changes, and the function itself after them."""
+        others = {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+        for call in _calls(function):
+            base = others.get(_called(call))
+            if base is not None and base.name not in (*above, function.name) and len(above) < _MOST_BASES:
+                yield from self._bases(base, (*above, function.name))
+        yield function
 
     def _function(self, name: str | None, file: str) -> ast.FunctionDef:
         functions = {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
@@ -44,8 +55,8 @@ class Module:
         return next(iter(chosen.values()))
 
     def calls(self) -> Iterator[ast.Call]:
-        """Every call of the function, in source order."""
-        return _calls(self.function)
+        """Every call of the function, in source order, after the calls of the functions that it begins with."""
+        return (call for function in self.functions for call in _calls(function))
 
     def value(self, node: ast.expr) -> Any:
         """A literal, or a constant of the module; else ``_MISSING``."""
@@ -84,12 +95,15 @@ def read_python(file: str) -> Sections:
             values, computed = module.keywords(call)
             sections[section] |= values
             notes += [f"{section}.{key} is computed in {path} and was not read" for key in computed]
-    for section, key, node in _assigned(module.function):
+    for section, key, node in (one for function in module.functions for one in _assigned(function)):
         value = module.value(node)
         if value is _MISSING:
             notes.append(f"{section}.{key} is computed in {path} and was not read")
         else:
             sections[section][key] = value
+    notes += _later_names(sections["training"])
+    converters = dict.fromkeys(_called(call).partition(".")[0] for call in module.calls() if "Converter." in _called(call))
+    notes += [f"{name}: lcplan prices bf16" for name in converters]
     remat, more = _remat(module)
     chunks, unread = _loss_chunks(module)
     return Sections(
@@ -103,6 +117,19 @@ def read_python(file: str) -> Sections:
         loss_chunks=chunks,
         notes=(*notes, *more, *unread),
     )
+
+
+def _later_names(training: dict[str, Any]) -> list[str]:
+    """Give the lengths of torchtitan after 0.3.0 their names of 0.3.0, and note it."""
+    length, tokens = training.get("max_context_length"), training.get("num_tokens_per_microbatch_per_dp_rank")
+    if type(length) is not int or length < 1 or "seq_len" in training:
+        return []
+    training["seq_len"] = training.pop("max_context_length")
+    if type(tokens) is int and tokens >= length and tokens % length == 0:
+        training["local_batch_size"] = training.pop("num_tokens_per_microbatch_per_dp_rank") // length
+    return [
+        "max_context_length and num_tokens_per_microbatch_per_dp_rank are of a later torchtitan, and priced as full sequences"
+    ]
 
 
 def _constants(body: list[ast.stmt]) -> Iterator[tuple[str, Any]]:
@@ -152,7 +179,7 @@ def _stated(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
 
 
 def _remat(module: Module) -> tuple[str | None, list[str]]:
-    for value in _stated(module.function, "activation_checkpoint"):
+    for value in (one for function in reversed(module.functions) for one in _stated(function, "activation_checkpoint")):
         if isinstance(value, ast.Constant) and value.value is None:
             return "save-all", []
         name = _called(value).partition(".")[0] if isinstance(value, ast.Call) else ""
@@ -168,7 +195,7 @@ def _remat(module: Module) -> tuple[str | None, list[str]]:
 
 def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
     """Return the number of pieces as written, None if the loss is not chunked, and the unread settings."""
-    for call in module.calls():
+    for call in reversed([*module.calls()]):
         if _called(call) == "ChunkedLossWrapper.Config":
             values, _ = module.keywords(call)
             return values.get("num_chunks", 8), []
@@ -177,7 +204,8 @@ def _loss_chunks(module: Module) -> tuple[Any, list[str]]:
 
 def _attention(module: Module) -> str | None:
     """The backend that the model registry is asked for, where it is a literal."""
-    asked = (module.keywords(call)[0].get("attn_backend") for call in module.calls() if _called(call) == "model_registry")
+    calls = (call for call in reversed([*module.calls()]) if _called(call) == "model_registry")
+    asked = (module.keywords(call)[0].get("attn_backend") for call in calls)
     return next((str(value) for value in asked if value is not None), None)
 
 

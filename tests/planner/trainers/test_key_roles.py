@@ -7,7 +7,7 @@ import pytest
 from planner.trainers.common.known_keys import Noted, Roles, known_keys, notes_on, roles_of
 from planner.trainers.registry import folder_of
 
-SWEPT = ("megatron", "torchtitan", "accelerate", "deepspeed")
+SWEPT = ("megatron", "torchtitan", "accelerate", "deepspeed", "levanter")
 SECTIONS = ("fsdp_", "parallelism_config_")
 """Prefixes of keys that a reader adds to a part of their name."""
 
@@ -39,7 +39,7 @@ def test_a_key_that_is_read_is_in_the_reader(name):
     ends = {key: key.rpartition(".")[2] for key in roles_of(name).read}
     for prefix in SECTIONS:
         ends = {key: end.removeprefix(prefix) for key, end in ends.items()}
-    starts = ("decoder-first-", "decoder-last-")  # read by their prefix
+    starts = ("decoder-first-", "decoder-last-", "disable-tp-comm-", "no-tp-comm-")  # read by their prefix
     assert [key for key, end in ends.items() if end not in source and not end.startswith(starts)] == []
 
 

@@ -105,8 +105,8 @@ def test_values(says, old, new, field, value):
         ("--context-parallel-size 16", "--context-parallel-size 5", "tensor x context = 10 does not divide --devices 32"),
         ("--global-batch-size 8", "--global-batch-size many", "--global-batch-size many: not a whole number"),
         ("--normalization RMSNorm", "", "lcplan models RMSNorm"),
-        ("--bf16", "--bf16 --save $DIR/x", "is a shell variable; write its value, lcplan runs no shell"),
-        ("# a comment", "torchrun pretrain_gpt.py", "comes before the first argument"),
+        ("--context-parallel-size 16", "--context-parallel-size $CP",
+         r"--context-parallel-size \$CP: \$CP in line 8 \(not set in this file\), so it was not read; write its value"),
         ("--recompute-granularity full --recompute-method uniform", "--recompute-granularity selective --recompute-modules mpl",
          "--recompute-modules 'mpl'; did you mean 'mlp'"),
     ],
@@ -222,3 +222,79 @@ def test_the_buffer_of_gradients(says, ask, more, bf16):
     [sharding] = [one for one in imported.more(run) if one.name == "sharding"]
     held = 16 * run.state_elements * (4 if bf16 else 6)  # 16 ranks share the optimizer
     assert sharding.extra_bytes == round(held - 4 * run.state_elements)
+
+
+SCRIPT = """
+#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=8
+NNODES=${NNODES:-4}
+CHECKPOINT=$1
+SEQ=262144
+DISTRIBUTED_ARGS=(--nproc_per_node $GPUS_PER_NODE --nnodes $NNODES --node_rank $NODE_RANK)
+MODEL_ARGS=(
+    --num-layers 32 # a comment
+    --hidden-size 4096
+    --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8
+    --seq-length $SEQ --max-position-embeddings $SEQ --position-embedding-type rope --rotary-base 500000
+    --swiglu --disable-bias-linear --normalization RMSNorm --norm-epsilon 1e-5 --untie-embeddings-and-output-weights
+)
+PARALLEL="--tensor-model-parallel-size 2 --sequence-parallel \\
+    --context-parallel-size $((16)) --cp-comm-type p2p"
+EXTRA=()
+if [[ "${FSDP:-1}" == 1 ]]; then
+    EXTRA+=(--use-megatron-fsdp --use-distributed-optimizer)
+fi
+torchrun "${DISTRIBUTED_ARGS[@]}" pretrain_gpt.py "${MODEL_ARGS[@]}" $PARALLEL "${EXTRA[@]}" --vocab-size 128256 \\
+    --micro-batch-size 1 --global-batch-size 8 --bf16 --save $CHECKPOINT --load "$CHECKPOINT" \\
+    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+"""
+
+
+def test_a_script_with_arrays_says_what_its_arguments_say(says):
+    """The form of NVIDIA/Megatron-LM, examples/llama."""
+    imported, plain = says(SCRIPT, None), says(RUN, 32)
+    assert imported.options == plain.options
+    assert imported.program == plain.program
+    assert "--save $1: $1 in line 6 (the caller gives it), so it was not read; checkpoints and restarts" in imported.notes
+
+
+def test_devices_that_are_asked_for_win_over_the_scripts(says):
+    imported = says(SCRIPT, 64)
+    assert imported.options["devices"] == 64
+    note = "the script starts 32 processes (--nnodes 4, --nproc_per_node 8), and 64 devices are priced"
+    assert note in imported.notes
+
+
+def test_a_length_that_only_the_shell_knows_is_asked_for(says):
+    imported = says(SCRIPT.replace("SEQ=262144", ""), 32)
+    assert "seq" not in imported.options
+    assert "--seq-length $SEQ: $SEQ in line 13 (not set in this file)" in imported.unresolved["seq"]
+
+
+def test_variables_alone_are_read(says):
+    """The form of NVIDIA/Megatron-LM, examples/post_training/modelopt/conf, which other scripts source."""
+    found = says(f'MODEL_ARGS=" \\\n{RUN.partition("comment")[2]} "', 32)
+    assert found.options == says(RUN).options
+
+
+@pytest.mark.parametrize(
+    ("more", "knob", "stream"),
+    [
+        ("--tp-comm-overlap", ("one-way",), "exposed"),
+        ("", None, "exposed"),
+        ("--tp-comm-overlap --disable-tp-comm-overlap-ag --disable-tp-comm-overlap-rs", None, "backward-beside-products"),
+        ("--tp-comm-overlap --disable-tp-comm-split-ag --no-tp-comm-overlap-rs", None, "backward-beside-products"),
+    ],
+)
+def test_the_overlap_of_tensors_communication_is_a_knob(says, more, knob, stream):
+    imported = says(RUN + more)
+    assert (imported.options.get("collective_matmul"), imported.program.stream) == (knob, stream)
+
+
+def test_half_an_overlap_is_named(says):
+    imported = says(RUN + "--tp-comm-overlap --disable-tp-comm-overlap-ag")
+    assert "collective_matmul" not in imported.options
+    assert any("only rs, dgrad, wgrad left is priced without overlap" in note for note in imported.notes)
+    whole = says(RUN + "--tp-comm-overlap --disable-tp-comm-bulk-dgrad")
+    assert any("priced with its bulk overlap of dgrad" in note for note in whole.notes)

@@ -3,6 +3,8 @@
 import pytest
 
 from lcplan.formats.errors import BadInputError
+from lcplan.strategy import Mesh, Strategy
+from planner.trainers import Job
 from planner.trainers.torchtitan.read import read
 
 TOML = """
@@ -177,9 +179,6 @@ def test_whose_step_is_priced(says):
 
 
 def test_a_state_on_the_host_is_counted(says, ask):
-    from lcplan.strategy import Mesh, Strategy
-    from planner.trainers import Job
-
     request = ask()
     job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8), loss_chunk_tokens=1024))
     imported = says(TOML.replace("seq_len = 131072", "seq_len = 131072\nenable_cpu_offload = true"), "run.toml")
@@ -218,3 +217,65 @@ def test_a_configuration_of_torchtitans_own_registries(tmp_path):
     options = read(f"{file}:mine", 8).options
     assert (options["model"].name, options["remat"]) == ("qwen3-14b", ("full",))
     assert (options["seq"], options["global_batch"]) == (16384, 32)
+
+
+def test_async_tensor_parallelism_hides_the_stream_and_needs_the_compiler(says, ask):
+    text = TOML.replace("tensor_parallel_degree = 1", "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true")
+    eager, compiled = says(text, "run.toml"), says(text + "[compile]\nenable = true\n", "run.toml")
+    assert compiled.program.stream == "beside-products"
+    request = ask()
+    job = Job(request.model, request.hardware, request.workload, Strategy(mesh=Mesh(fsdp=2, context=8, tensor=2)))
+    assert compiled.refuses(job) == []
+    assert any("without compile" in reason for reason in eager.refuses(job))
+
+
+CHAINED = """
+from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from . import model_registry
+
+def base():
+    return Trainer.Config(
+        model_spec=model_registry("14B"),
+        training=TrainingConfig(local_batch_size=4, seq_len=4 * 4096),
+        parallelism=ParallelismConfig(data_parallel_shard_degree=-1),
+        activation_checkpoint=SelectiveAC.Config(),
+    )
+
+def longer():
+    config = base()
+    config.training.seq_len = 65536
+    config.training.local_batch_size = 1
+    config.activation_checkpoint = FullAC.Config()
+    return config
+
+def later():
+    config = base()
+    config.training = TrainingConfig(num_tokens_per_microbatch_per_dp_rank=2 * 8192, max_context_length=8192)
+    return config
+"""
+
+
+def test_a_function_that_changes_another_ones_configuration_has_both(tmp_path):
+    """pytorch/torchtitan, models/*/config_registry.py: most functions begin so."""
+    folder = tmp_path / "torchtitan" / "models" / "qwen3"
+    folder.mkdir(parents=True)
+    file = folder / "config_registry.py"
+    file.write_text(CHAINED)
+    base, longer = read(f"{file}:base", 8), read(f"{file}:longer", 8)
+    assert (base.options["model"].name, base.options["seq"], base.options["remat"]) == ("qwen3-14b", 16384, ("save-all",))
+    assert (longer.options["model"].name, longer.options["seq"], longer.options["remat"]) == ("qwen3-14b", 65536, ("full",))
+    assert longer.options["global_batch"] == 8
+
+
+def test_products_in_fewer_bits_are_noted(tmp_path):
+    file = tmp_path / "registry.py"
+    file.write_text(CHAINED.replace('"14B"', '"14B", converters=[MXFP8LinearConverter.Config()]'))
+    assert any(note == "MXFP8LinearConverter: lcplan prices bf16" for note in read(f"{file}:base", 8).notes)
+
+
+def test_lengths_of_a_later_release_are_read(tmp_path):
+    file = tmp_path / "registry.py"
+    file.write_text(CHAINED.replace("seq_len=4 * 4096", "").replace("local_batch_size=4, ", ""))
+    imported = read(f"{file}:later", 8)
+    assert (imported.options["seq"], imported.options["global_batch"]) == (8192, 16)
+    assert any("of a later torchtitan" in note for note in imported.notes)

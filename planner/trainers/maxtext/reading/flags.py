@@ -27,12 +27,6 @@ class Flags:
     notes: tuple[str, ...]
 
 
-def words_in(words: Iterable[str]) -> list[str]:
-    """The flags in a script's words that assign one of the variables; values that the shell fills in are left out."""
-    texts = [word.partition("=")[2] for word in words if word.partition("=")[0].rstrip("+") in VARIABLES]
-    return [flag for text in texts for flag in text.split() if flag.startswith("--")]
-
-
 def read_flags(words: Iterable[str]) -> Flags:
     """Read flags; the last setting of a flag counts, as in XLA."""
     given: dict[str, str] = {}
