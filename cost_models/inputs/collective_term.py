@@ -44,9 +44,9 @@ class Term:
     moved: Floats | None = None
     """Bytes of the operand that the collective moves, where that is less: a ragged all-to-all's buffer is rarely full."""
     backward: Floats | float = 0.0
-    """Of a ring's calls, those of the backward pass [per step]."""
+    """A ring's calls in the backward pass [per step]."""
     last: Floats | float = 0.0
-    """Of a ring's calls, those that follow its last kernel [per step]."""
+    """A ring's calls that follow its last kernel [per step]."""
     steps: Floats | float = 1.0
     """Ring steps whose kernels one call overlaps [count]."""
 
