@@ -51,10 +51,10 @@ def eager_attention_seconds(chunks: Floats, exchange: Floats, *, call_s: float) 
     return np.where(calls > 1, call_s * calls, KERNEL_CALL_S)
 
 
-def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_s: float) -> Floats:
+def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_s: Floats | float) -> Floats:
     """Return the time during one layer's passes in which the device waits for launches.
 
-    ``max(0, e (1 + r + 2) - t)``.
+    ``max(0, e (1 + r + 2) - t)``: the larger of the device's work and the host's launches counts.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_
         t, the device's work on one layer of one microbatch, both passes [s].
     repeats : ndarray or float
         r, forward passes repeated in the backward pass [count].
-    forward_host_s : float
-        e, host time of a layer's forward pass [s].
+    forward_host_s : ndarray or float
+        e, host time of a layer's forward pass: launches (``cost_models.compute.launches``) times the time of one [s].
 
     Returns
     -------
@@ -72,7 +72,7 @@ def host_wait_seconds(layer_s: Floats, repeats: Floats | float, *, forward_host_
 
     Notes
     -----
-    No other layer makes up for a layer's wait. Source: docs/tables.md; e is fitted (data/constants.yaml).
+    No other layer makes up for a layer's wait. Source: docs/tables.md; the time of one launch is fitted (data/constants.yaml).
 
     Examples
     --------

@@ -36,8 +36,8 @@ class Constants:
     nccl_ring_contention: float
     """Time that concurrent NCCL permutes add to attention kernels, over the kernels' own time, where tensor exceeds 1."""
 
-    eager_layer_host_s: float
-    """Host time of a layer's forward pass where a process launches every operation separately [s]."""
+    launch_host_s: float
+    """Host time of one operation that a PyTorch process launches during training, with its part of autograd's graph [s]."""
 
     eager_attention_call_s: float
     """Host time of one ring step, or of one exchange of heads, where PyTorch launches attention's operations one by one [s]."""

@@ -63,8 +63,9 @@ class Program(Frozen):
     """The way in which ``capacity`` dispatches and combines rows; ``one-hot``: products with masks (MaxText's dense path)."""
     recompute_scores: bool = False
     """Whether unfused attention repeats scores and softmax in the backward pass (selective recomputation)."""
-    dispatch: Literal["compiled", "eager"] = "compiled"
-    """``eager``: a host process launches every operation of a layer separately, and small layers wait for it."""
+    dispatch: Literal["compiled", "eager", "graphs"] = "compiled"
+    """``eager``: a host process launches every operation of a layer separately, and small layers wait for it. ``compiled``:
+    XLA launches whole graphs, torch.compile each fused operation. ``graphs``: CUDA graphs of PyTorch's operations."""
     sequence_parallel: bool = True
     """Whether the residual stream is split over tensor between products; else it is whole on every tensor rank."""
     weights_over: Literal["fsdp+context", "fsdp"] = "fsdp+context"
@@ -93,6 +94,8 @@ class Program(Frozen):
     torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns with the loss."""
     dropout: bool = False
     """Whether a layer keeps a mask, one byte per element, for each of its two sums with the residual stream (PyTorch)."""
+    deterministic: bool = False
+    """Whether attention adds the gradients of queries in a fixed order."""
     bucket_bytes: Annotated[float, Field(ge=0, le=1e12)] = 0.0
     """Bytes of the buckets in which PyTorch sends gradients and weights. DeepSpeed's 9e9: two kinds of bucket of 5e8 elements
     of 2 bytes, 4.5 of each where communication overlaps (huggingface.co/docs/transformers, DeepSpeed, ``overlap_comm``)."""

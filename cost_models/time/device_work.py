@@ -44,6 +44,14 @@ EAGER_OF_FUSED = 3.5
 element for each norm (cast to fp32, square, mean, scale, cast, weight) where a fused norm moves 4, 24 for each rotation, 10 for
 the gate, 6 for each residual sum; in total 153 bytes per element of the stream against 44."""
 
+DROPOUT_BYTES = {"forward": 2.0, "backward": 10.0}
+"""Traffic of dropout on a layer's two sums, per element of the stream, where it is fused with the sum: forward each writes a
+mask of one byte; backward each reads mask and cotangent and writes a cotangent."""
+
+DETERMINISTIC_OF_USUAL = 1.0 - 0.379
+"""Rate of attention's backward kernel where it adds the gradients of queries in a fixed order, over its usual rate: the largest
+loss measured with FlashAttention-3 (DASH, arXiv:2601.21824)."""
+
 FORWARD_KERNELS = 10.0
 """Memory-bound kernels of a layer's forward pass after fusion: two norms, two residuals, RoPE of query and key, gate, casts of
 the weights."""
@@ -140,7 +148,9 @@ class StepWork:
 
     def _ring(self, *, backward: bool) -> RingSteps:
         steps = ring_steps(self.layout, self.rates, backward=backward)
-        return RingSteps(steps.first_s * self._share, steps.later_s * self._share, steps.later)
+        slower = DETERMINISTIC_OF_USUAL if backward and self.layout.setting.program.deterministic else 1.0
+        share = self._share / slower
+        return RingSteps(steps.first_s * share, steps.later_s * share, steps.later)
 
     def _layer_memory(self, stream_passes: float, width_passes: float, *, which: str) -> Floats:
         """Return the memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward."""
@@ -148,13 +158,14 @@ class StepWork:
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
         stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
         stream = stream_passes * tokens * layout.setting.model.d_model
+        masks = layout.setting.program.dropout * DROPOUT_BYTES[which] * tokens * layout.setting.model.d_model
         part = None if layout.setting.model.routed is None else ExpertLayout(layout)
         fed = layout.tokens * layout.ff_width if part is None else part.busiest * part.width
         wide = fed + layout.tokens * layout.shared_width
         widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
         if layout.setting.program.elementwise == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
-        traffic = layout.activation_bytes * (stream + widths) + merge_bytes(layout, self.forward_attention)
+        traffic = layout.activation_bytes * (stream + widths) + masks + merge_bytes(layout, self.forward_attention)
         if layout.setting.model.routed is None:
             return self._memory(traffic, FORWARD_KERNELS)
         return self._memory(traffic + expert_copy_bytes(layout, which), FORWARD_KERNELS) + row_move_seconds(layout)

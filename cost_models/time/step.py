@@ -21,6 +21,7 @@ from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import STREAM_RING, terms_of
 from cost_models.compute.flops import recomputes_attention
 from cost_models.compute.host_time import host_wait_seconds, shares_cores
+from cost_models.compute.launches import layer_launches
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats
 from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
@@ -254,7 +255,7 @@ class StepTime(StepWork):
         program = self.layout.setting.program
         if self.layout.offloaded:
             ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
-        return ring + self._host_wait if program.dispatch == "eager" else ring
+        return ring + self._host_wait if program.runtime == "torch" or program.dispatch == "eager" else ring
 
     @property
     def _host_transfers(self) -> Floats:
@@ -269,10 +270,11 @@ class StepTime(StepWork):
 
     @property
     def _host_wait(self) -> Floats:
-        """Time in which the device waits for an eager host, where a layer's work is shorter than its launches."""
+        """Time in which the device waits for the host, where a layer's work is shorter than its launches."""
         device = self.layer_forward + self.layer_backward + self._of("stream") / self.passes
-        seconds = self.layout.setting.constants.eager_layer_host_s
-        return self.passes * host_wait_seconds(device, self.repeats, forward_host_s=seconds)
+        launches = layer_launches(self.layout)
+        seconds = launches * self.layout.setting.constants.launch_host_s
+        return np.where(launches > 0, self.passes * host_wait_seconds(device, self.repeats, forward_host_s=seconds), 0.0)
 
     @property
     def _kinds(self) -> tuple[StepTime, ...]:

@@ -42,5 +42,5 @@ def _plain(name: str, *, versions: bool) -> str:
     """A name without its maker and variant, in the catalogue's spelling; ``versions``: with ``-v0.1``."""
     kept = re.search(r"-v0\.[0-9]", name) if versions else None
     plain = _VARIANT.sub("", _MAKER.sub("", name))
-    plain = _LLAMA.sub(r"llama\1-", plain)
+    plain = _LLAMA.sub(r"llama\1-", plain).replace("qwen2-", "qwen2.5-")  # which have the same sizes
     return plain + (kept[0] if kept else "")

@@ -49,8 +49,8 @@ class Beyond:
 
     memory_bytes: int
     """Per device; negative where the trainer holds less."""
-    host_holds: bool
-    """Whether a host's memory holds its part."""
+    against: str
+    """Verdict against the file for another reason than the devices' memory, in words; empty without one."""
     compile_counts: bool
     """Whether memory compiled for the target replaces the modelled memory: otherwise the file has another step."""
 
@@ -117,7 +117,7 @@ class Candidate:
         if compiled.total_bytes is None or compiled.rung == "compiled:host":
             return replace(self, compiled=compiled)
         need = compiled.total_bytes + self._beyond_bytes + self.estimate["allowance_bytes"]
-        fits = need <= budget_bytes and (self.beyond is None or self.beyond.host_holds)
+        fits = need <= budget_bytes and not (self.beyond and self.beyond.against)
         return replace(self, compiled=compiled.model_copy(update={"fits": fits}))
 
     @property

@@ -11,12 +11,13 @@ import click
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import DEFAULT_KIND, WORKLOAD_TYPES
 from planner.imports.read import read_file
-from planner.trainers import all_trainers, trainer
+from planner.trainers import trainer
 from planner.trainers.common.imported import Imported
+from planner.trainers.registry import formats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FORMATS = {one.name: one.reads for one in all_trainers() if one.reads is not None}
+FORMATS = formats()
 """The formats that are read, by trainer."""
 _NEEDED = ("model", "seq", "hw")
 

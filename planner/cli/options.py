@@ -99,6 +99,19 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         return tuple(int(part) for part in parts)
 
 
+class ModelOption(click.Option):
+    """``--model``, which a command with ``--step`` can do without: a step file has its own model."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the value; None where it is missing and a step file is given."""
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            if isinstance(ctx.params.get("step"), str):
+                return None
+            raise
+
+
 document_option = click.option(
     "--document-len",
     type=Tokens("--document-len"),
@@ -108,7 +121,11 @@ document_option = click.option(
 
 _REQUEST = [
     click.option(
-        "--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec."
+        "--model",
+        cls=ModelOption,
+        required=True,
+        metavar="NAME|FILE",
+        help="Catalogue name, config.json (or its folder), or YAML spec.",
     ),
     click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length of a train step: 262144, 256k or 1m."),
     click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP),

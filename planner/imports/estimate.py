@@ -57,6 +57,7 @@ class Opinion:
         """Return the JSON document."""
         return {
             "trainer": self.imported.trainer,
+            "through": self.imported.through,
             "file": self.imported.file,
             "unknown_keys": list(self.imported.unknown),
             "notes": list(self.imported.notes),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from planner.trainers import trainer
 from planner.trainers.common.imported import Imported
-from planner.trainers.registry import reader
+from planner.trainers.registry import formats, reader
 
 
 def read_file(name: str, file: str, *, devices: int | None, hardware: str | None) -> Imported:
@@ -17,8 +16,11 @@ def read_file(name: str, file: str, *, devices: int | None, hardware: str | None
     BadInputError
         The file is not in the trainer's format, or it has something that lcplan does not price.
     """
-    form = trainer(name).reads
-    assert form is not None, f"{name} has no format that is read"
+    form = formats()[name]
+    if form.takes_all and devices is None and hardware is not None:
+        from lcplan import catalog
+
+        devices = catalog.hardware(hardware).devices
     if not form.counts_slices or hardware is None:
         return reader(name)(file, devices)
     from lcplan import catalog

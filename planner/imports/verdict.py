@@ -9,6 +9,8 @@ from planner.candidates.candidate import Beyond, Candidate
 from planner.imports.estimate import Opinion
 from planner.request.request import SearchRequest
 
+UNPRICED = "no verdict, since not all of it is priced"
+
 
 def of_the_file(candidate: Candidate, opinion: Opinion, *, request: SearchRequest) -> Candidate:
     """Return the candidate as the file's trainer runs it.
@@ -28,10 +30,17 @@ def of_the_file(candidate: Candidate, opinion: Opinion, *, request: SearchReques
         "fits": opinion.fits,
     }
     own = request.program.runtime == "torch"
-    beyond = Beyond(memory_bytes=extra, host_holds=opinion.host_holds, compile_counts=not own)
+    beyond = Beyond(memory_bytes=extra, against=_against(opinion), compile_counts=not own)
     found = replace(candidate, estimate=estimate | changed, beyond=beyond)
     if candidate.compiled is None or candidate.compiled.total_bytes is None:
         return found
     if own:
         return replace(found, compiled=candidate.compiled.model_copy(update={"fits": None}))
     return found.with_compiled(candidate.compiled, request.budget_bytes)
+
+
+def _against(opinion: Opinion) -> str:
+    """The verdict against a file that the devices would hold."""
+    if opinion.imported.unpriced:
+        return UNPRICED
+    return "" if opinion.host_holds else "does not fit: the host does not hold its part"

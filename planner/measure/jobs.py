@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -15,19 +16,20 @@ from planner.measure.outcome_rows import TimedRung, compiled_row, now, timed_row
 from planner.measure.targets.at_hand import gpu_names
 from planner.measure.targets.target import target_verdict
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork, Work
 from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import Outcome, PoolLimits
 from planner.measure.workers.process import PERMANENT
 
 LOCAL = Local()
-Result = TypeVar("Result", Compiled, Timed)
+Result = TypeVar("Result", bound=Compiled | Timed)
+W = TypeVar("W", bound=Work)
 
 
 class ResultStore(Protocol):
     """A store of finished results by key; a study is one. ``served`` holds the jobs that it answered."""
 
-    served: set[CompileJob]
+    served: set[Hashable]
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The stored result."""
@@ -49,14 +51,15 @@ def compile_jobs(
     StageFailedError
         The toolchain cannot compile at all, not even for host devices.
     """
-    _can_compile(toolchain)
-    work: list[Work] = []
+    check_toolchain(toolchain)
+    work: list[ProgramWork] = []
     for job in jobs:
         try:
-            work.append(Work(job, "compile", toolchain=toolchain))
+            work.append(ProgramWork(job, "compile", toolchain=toolchain))
         except BadInputError as error:
             yield job, _untried(job, str(error), toolchain=toolchain)
-    yield from _run(work, Compiled, limits=pool, store=store, engine=engine)
+    with closing(run_work(work, Compiled, limits=pool, store=store, engine=engine)) as rows:
+        yield from ((one.job, row) for one, row in rows)
 
 
 def time_jobs(
@@ -69,10 +72,11 @@ def time_jobs(
     StageFailedError
         The toolchain cannot run the step, or the hardware is not at hand.
     """
-    _can_compile(toolchain)
+    check_toolchain(toolchain)
     _are_at_hand(jobs, engine)
-    work = [Work(job, "time", toolchain=toolchain) for job in jobs]
-    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)
+    work = [ProgramWork(job, "time", toolchain=toolchain) for job in jobs]
+    with closing(run_work(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)) as rows:
+        yield from ((one.job, row) for one, row in rows)
 
 
 def time_slices(
@@ -85,11 +89,12 @@ def time_slices(
     StageFailedError
         The toolchain cannot run the step on such a device.
     """
-    _can_compile(toolchain)
+    check_toolchain(toolchain)
     for job in jobs:
         check_slice(job.hardware, toolchain)
-    work = [Work(job, "slice", toolchain=toolchain) for job in jobs]
-    yield from _run(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)
+    work = [ProgramWork(job, "slice", toolchain=toolchain) for job in jobs]
+    with closing(run_work(work, Timed, limits=replace(pool, jobs=1), store=store, engine=engine)) as rows:
+        yield from ((one.job, row) for one, row in rows)
 
 
 def check_slice(hardware: HardwareSpec, toolchain: Toolchain) -> None:
@@ -107,7 +112,14 @@ def check_slice(hardware: HardwareSpec, toolchain: Toolchain) -> None:
         raise StageFailedError(f"{hardware.name}: a slice runs on a device of its kind: {verdict}")
 
 
-def _can_compile(toolchain: Toolchain) -> None:
+def check_toolchain(toolchain: Toolchain) -> None:
+    """Check that a toolchain can compile at all.
+
+    Raises
+    ------
+    StageFailedError
+        It cannot, not even for host devices.
+    """
     verdict = toolchain.targets.get("cpu")
     if verdict is not True:
         raise StageFailedError(f"toolchain {toolchain.python} cannot compile: {verdict}")
@@ -126,31 +138,32 @@ def _are_at_hand(jobs: Sequence[CompileJob], engine: Engine) -> None:
         )
 
 
-def _run(
-    work: Sequence[Work], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None, engine: Engine
-) -> Generator[tuple[CompileJob, Result]]:
-    waiting: dict[str, list[Work]] = {}
+def run_work(
+    work: Sequence[W], kind: type[Result], *, limits: PoolLimits, store: ResultStore | None, engine: Engine = LOCAL
+) -> Generator[tuple[W, Result]]:
+    """Run work of one purpose: rows of ``kind`` from the store where it has them, the others as they finish."""
+    waiting: dict[str, list[W]] = {}
     for one in work:
         kept = _kept(one, kind, store=store)
         if kept is not None:
             assert store is not None
             store.served.add(one.job)
-            yield one.job, kept
+            yield one, kept
         else:
             waiting.setdefault(one.key, []).append(one)
     if not waiting:
         return
-    for one, outcome in engine.outcomes([same[0] for same in waiting.values()], limits):
-        same = waiting[one.key]
-        result = row_of(one, outcome)
+    for done, outcome in engine.outcomes([same[0] for same in waiting.values()], limits):
+        result = row_of(done, outcome)
+        assert isinstance(result, kind), "a work makes rows of its own kind"
         if store is not None and is_final(outcome):
             store.put(
-                one.key,
+                done.key,
                 rung=result.rung,
-                strategy=one.job.strategy.model_dump(mode="json"),
+                strategy=done.job.strategy.model_dump(mode="json"),
                 result=result.model_dump(mode="json"),
             )
-        yield from ((twin.job, result) for twin in same)  # type: ignore[misc]
+        yield from ((twin, result) for twin in waiting[done.key])
 
 
 def _kept(one: Work, kind: type[Result], *, store: ResultStore | None) -> Result | None:
@@ -159,9 +172,10 @@ def _kept(one: Work, kind: type[Result], *, store: ResultStore | None) -> Result
     if data is None:
         return None
     try:
-        return kind.model_validate(data)
+        row: Result = kind.model_validate(data)  # type: ignore[assignment]
     except ValueError:
         return None
+    return row
 
 
 def row_of(one: Work, outcome: Outcome) -> Compiled | Timed:
@@ -175,7 +189,7 @@ def is_final(outcome: Outcome) -> bool:
 
 
 def _compiled(one: Work, outcome: Outcome) -> Compiled:
-    return compiled_row(outcome, target=one.target, toolchain=one.toolchain)
+    return compiled_row(outcome, target=one.target, toolchain=one.toolchain, kind=one.row)
 
 
 def _untried(job: CompileJob, error: str, *, toolchain: Toolchain) -> Compiled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 from lcplan.evidence.measurement import Compiled, Timed
 from planner.measure.targets.target import Target
@@ -11,16 +11,23 @@ from planner.measure.targets.toolchain import Toolchain
 from planner.measure.workers.pool import Outcome
 from planner.measure.workers.stderr_lines import warnings_in
 
+Row = TypeVar("Row", bound=Compiled)
 TimedRung = Literal["timed:slice", "timed:full"]
 
 
-def compiled_row(outcome: Outcome, *, target: Target, toolchain: Toolchain) -> Compiled:
+def compiled_row(
+    outcome: Outcome,
+    *,
+    target: Target,
+    toolchain: Toolchain,
+    kind: type[Row] = Compiled,  # type: ignore[assignment]
+) -> Row:
     """A compile's outcome, with the memory and collectives of the executable or the error."""
     facts = dict(outcome.result or {})
     seconds = facts.pop("compile_s", outcome.seconds)
     note = (target.note,) if target.note else ()
     warnings = (*note, *facts.pop("warnings", ()), *warnings_in(outcome.stderr))
-    return Compiled(
+    return kind(
         rung=target.rung,
         target=target.name,
         jax=toolchain.jax or "",

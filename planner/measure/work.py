@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any, Protocol
 
+from lcplan.evidence.measurement import Compiled
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy.attention_kernel import AttentionKernel, attention_kernel, shortest_chunk
 from planner.measure.targets.target import Target, one_device, target_for
 from planner.measure.targets.toolchain import Toolchain
@@ -14,11 +18,62 @@ from planner.measure.workers.pool import Task
 from planner.measure.workers.process import Launch
 
 
-class Work:
+class Layout(Protocol):
+    """The strategy of a job, as engines and the study see it."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that it takes."""
+
+    def model_dump(self, *, mode: str = "python") -> dict[str, Any]:
+        """Return the strategy's document."""
+
+
+class Job(Protocol):
+    """A program on a piece of hardware under a strategy."""
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        """The machine."""
+
+    @property
+    def strategy(self) -> Layout:
+        """The layout."""
+
+    def __hash__(self) -> int:
+        """Hash it: callers keep results by job."""
+
+
+class Work(ABC):
     """A job with its target, key and task under one toolchain."""
 
+    purpose: Purpose
+    toolchain: Toolchain
+    target: Target
+    key: str
+    row: type[Compiled] = Compiled
+    """The kind of row that a compile of it makes."""
+
+    @property
+    @abstractmethod
+    def job(self) -> Job:
+        """The job."""
+
+    @property
+    def task(self) -> Task:
+        """The task for a worker process; its ``id`` is the job's key."""
+        return self.task_with(None)
+
+    @abstractmethod
+    def task_with(self, executables: Path | None) -> Task:
+        """The same task; a timing reads the executable that the compile of its program wrote to ``executables``."""
+
+
+class ProgramWork(Work):
+    """A compile or timing of one of lcplan's own programs."""
+
     def __init__(self, job: CompileJob, purpose: Purpose, *, toolchain: Toolchain) -> None:
-        self.job, self.purpose, self.toolchain = job, purpose, toolchain
+        self._job, self.purpose, self.toolchain = job, purpose, toolchain
         target = target_for(job.strategy, job.hardware, toolchain=toolchain)
         if purpose == "time" and job.hardware.kind != "cpu" and target.platform == "cpu":
             raise BadInputError(f"toolchain {toolchain.python} cannot run a step on {job.hardware.name}: {target.note}")
@@ -30,12 +85,12 @@ class Work:
         self.key = job_key(job, self.resolved, toolchain=toolchain)
 
     @property
-    def task(self) -> Task:
-        """The task for a worker process; its ``id`` is the job's key."""
-        return self.task_with(None)
+    def job(self) -> CompileJob:
+        """The job."""
+        return self._job
 
     def task_with(self, executables: Path | None) -> Task:
-        """The same task; a timing reads the executable that the compile of its program wrote to ``executables``."""
+        """The task; a timing reads the executable that the compile of its program wrote to ``executables``."""
         variables = self.target.environment
         if self.target.at_hand and self.target.platform == "cuda":
             pool = self.job.hardware.pool_ratio(self.job.strategy.mesh.communicators)

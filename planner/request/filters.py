@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -106,6 +106,30 @@ def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
     >>> parse_mesh("context=8..32,tensor=1,2")["tensor"].intervals
     ((1, 1), (2, 2))
     """
+    return _parsed(text, option, _axis_problem)
+
+
+def parse_sizes(text: str, option: str, axes: tuple[str, ...]) -> dict[str, AxisFilter]:
+    """Parse ``rows=1..16``, the value of ``option``, into one filter per axis of a mesh whose axes are ``axes``.
+
+    Raises
+    ------
+    BadInputError
+        With every problem, as ``parse_mesh``.
+    """
+    return _parsed(text, option, lambda axis: "" if axis in axes else f"unknown axis {axis!r}{hint(axis, axes)}")
+
+
+def _axis_problem(axis: str) -> str:
+    """Return the fault of an axis name of lcplan's own meshes; empty if it is right."""
+    if AXIS_WORDS.get(axis, axis) in OTHER_AXES:
+        return f"{axis}: lcplan has no pipeline axis; use context, tensor and fsdp"
+    if axis in AXIS_WORDS:
+        return f"{axis!r} is called {AXIS_WORDS[axis]!r} here"
+    return "" if axis in AXES else f"unknown axis {axis!r}{hint(axis, AXES)}"
+
+
+def _parsed(text: str, option: str, wrong: Callable[[str], str]) -> dict[str, AxisFilter]:
     values: dict[str, list[Interval]] = {}
     problems: list[str] = []
     axis: str | None = None
@@ -113,12 +137,9 @@ def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
         name, equals, size = part.partition("=")
         if equals:
             axis = name.strip()
-            if AXIS_WORDS.get(axis, axis) in OTHER_AXES:
-                problems.append(f"{option} {axis}: lcplan has no pipeline axis; use context, tensor and fsdp")
-            elif axis in AXIS_WORDS:
-                problems.append(f"{option}: {axis!r} is called {AXIS_WORDS[axis]!r} here")
-            elif axis not in AXES:
-                problems.append(f"{option}: unknown axis {axis!r}{hint(axis, AXES)}")
+            problem = wrong(axis)
+            if problem:
+                problems.append(f"{option} {problem}" if problem.startswith(f"{axis}:") else f"{option}: {problem}")
             elif axis in values:
                 problems.append(f"{option}: axis {axis!r} is given twice")
             values.setdefault(axis, [])

@@ -7,14 +7,31 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from lcplan.evidence.plan import Plan
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.formats.textfile import read_json, write_text
-from planner.request.request import SearchRequest
 
 DEFAULT_PARENT = "lcplan-runs"
+
+
+class Question(Protocol):
+    """A request, as its folder sees it."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The facts that make two requests the same question."""
+
+    @property
+    def slug(self) -> str:
+        """A name for its folder."""
+
+
+class Decision(Protocol):
+    """A plan, as a folder sees it."""
+
+    def save(self, path: str | Path) -> None:
+        """Write it atomically."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,7 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def open(cls, out: str | None, request: SearchRequest) -> RunFolder:
+    def open(cls, out: str | None, request: Question) -> RunFolder:
         """Make or reopen the folder of ``request``.
 
         Raises
@@ -69,7 +86,7 @@ class RunFolder:
         """The emitted plan."""
         return self.path / "plan.yaml"
 
-    def save(self, document: dict[str, Any], plan: Plan | None) -> None:
+    def save(self, document: dict[str, Any], plan: Decision | None) -> None:
         """Write ``result.json`` and, where something fits, ``plan.yaml``; each all or nothing.
 
         Raises

@@ -7,12 +7,11 @@ journal in one line. Many requests may share a study.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lcplan.formats.errors import LcplanError
-from planner.measure.workers.job import CompileJob
 from planner.study.location import GRACE_S, AwayError, canonical_url, explained, open_storage
 
 NAME = "lcplan"
@@ -26,7 +25,7 @@ class Store:
     def __init__(self, url: str, study: Any, *, storage: Any, grace_s: int = GRACE_S) -> None:
         self.url = url
         self._storage, self._grace_s = storage, grace_s
-        self.served: set[CompileJob] = set()
+        self.served: set[Hashable] = set()
         self._study = study
         self._results: dict[str, dict[str, Any]] = {}
         self._refresh()

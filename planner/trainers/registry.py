@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
-from planner.trainers.common.interface import Trainer
+from planner.trainers.common.interface import Format, FrontEnd, Trainer
 
 if TYPE_CHECKING:
     from planner.trainers.common.export_files import Exporter
@@ -30,6 +30,33 @@ TRAINERS: dict[str, str] = {
     "jax": "planner.trainers.jax",
 }
 """The package of each trainer, in the order in which commands and pages list them."""
+
+
+FRONT_ENDS: dict[str, str] = {
+    "llamafactory": "planner.trainers.llamafactory",
+    "axolotl": "planner.trainers.axolotl",
+    "trl": "planner.trainers.trl",
+}
+"""The package of each program that starts one of the trainers with settings of its own; lcplan reads its files."""
+
+
+def package_of(name: str) -> str:
+    """The package of a trainer or a front end."""
+    return TRAINERS[name] if name in TRAINERS else FRONT_ENDS[name]
+
+
+def front_end(name: str) -> FrontEnd:
+    """The record of one front end."""
+    found: FrontEnd = import_module(f"{FRONT_ENDS[name]}.facts").FRONT_END
+    return found
+
+
+def formats() -> dict[str, Format]:
+    """The formats that are read, by the name of their trainer or front end."""
+    read = {name: trainer(name).reads for name in TRAINERS}
+    return {name: form for name, form in read.items() if form is not None} | {
+        name: front_end(name).reads for name in FRONT_ENDS
+    }
 
 
 def trainer_names() -> tuple[str, ...]:
@@ -64,7 +91,7 @@ def exporter(name: str) -> Exporter:
 
 def reader(name: str) -> Reader:
     """The function that reads a trainer's file."""
-    found: Reader = import_module(f"{TRAINERS[name]}.read").read
+    found: Reader = import_module(f"{package_of(name)}.read").read
     return found
 
 
@@ -76,7 +103,7 @@ def own_compiler(name: str) -> OwnCompiler:
 
 def folder_of(name: str) -> Path:
     """The folder of a trainer, for files that are not imported here: ``check.py``, ``keys.txt``."""
-    return Path(import_module(TRAINERS[name]).__path__[0])
+    return Path(import_module(package_of(name)).__path__[0])
 
 
 def checker(name: str) -> Path:

@@ -39,7 +39,8 @@ EPILOG = """\b
 Examples:
   lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
   lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --devices 32 --stages modelled
-  lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json"""
+  lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json
+  lcplan search --step my_step.py --seq 8k --global-batch 8 --hw dgx-h100 --knob remat=full,none"""
 
 
 class SearchOptions(RequestOptions):
@@ -109,6 +110,10 @@ class SearchOptions(RequestOptions):
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
+@click.option(
+    "--step", is_eager=True, metavar="FILE", help="Search over the step of this Python file in place of lcplan's own."
+)
+@click.option("--knob", multiple=True, metavar="NAME=VALUE,..", help="With --step: values of one of the file's knobs.")
 @click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 @knob_options
 @output_format
@@ -118,7 +123,13 @@ def command(**options: Any) -> int:
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
     the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it.
     """
-    parsed = _with_jax(SearchOptions.model_validate(options))
+    if options["step"] is not None:
+        from planner.cli.own_step import search_own_step
+
+        return search_own_step(options)
+    if options["knob"]:
+        raise BadInputError("--knob is for the knobs of a step file; name it with --step")
+    parsed = _with_jax(SearchOptions.model_validate({k: v for k, v in options.items() if k not in ("step", "knob")}))
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed, request)
     study = canonical_url(given_location(parsed.study)) if parsed.study is not None else None

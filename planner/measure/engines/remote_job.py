@@ -18,11 +18,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from lcplan.formats.errors import LcplanError
+from lcplan.formats.errors import BadInputError, LcplanError
 from lcplan.formats.frozen import Frozen
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import Toolchain, probe
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork, Work
 from planner.measure.workers.exclusive import alone_on_this_machine
 from planner.measure.workers.job import CompileJob, Purpose
 from planner.measure.workers.pool import Outcome, Pool, PoolLimits
@@ -69,7 +69,15 @@ class RemoteAnswer(Frozen):
 
 
 def sent(work: Work, limits: PoolLimits) -> str:
-    """The JSON that runs ``work`` on a worker."""
+    """The JSON that runs ``work`` on a worker.
+
+    Raises
+    ------
+    BadInputError
+        It runs a file of the user's: workers run lcplan's own programs only.
+    """
+    if not isinstance(work, ProgramWork):
+        raise BadInputError("workers of other machines run lcplan's own programs only; use --engine local for a step file")
     return RemoteJob(key=work.key, purpose=work.purpose, job=work.job, wall_s=limits.wall_s).model_dump_json()
 
 
@@ -107,11 +115,11 @@ _STDERR_SENT = 20_000
 """Characters of a worker's stderr that travel: its warnings are in the last lines."""
 
 
-def _work(asked: RemoteJob) -> Work | str:
+def _work(asked: RemoteJob) -> ProgramWork | str:
     """The job under this machine's toolchain, or the reason why it is not run here."""
     toolchain = worker_toolchain()
     try:
-        work = Work(asked.job, asked.purpose, toolchain=toolchain)
+        work = ProgramWork(asked.job, asked.purpose, toolchain=toolchain)
     except LcplanError as error:
         return str(error)
     if work.key != asked.key:

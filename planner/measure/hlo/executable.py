@@ -19,8 +19,8 @@ from planner.measure.hlo.text import Computation, Instruction, Module, parse_mod
 Kind = Literal["gpu", "rocm", "tpu", "cpu"]
 """``gpu`` is one of NVIDIA's."""
 _ALIASES = {"collective-broadcast": "broadcast"}
-_OPS = {*get_args(Op), *_ALIASES} - {"broadcast"}
-_CALLERS = {"fusion", "async-start", "call", "custom-call"}
+COLLECTIVE_OPS = {*get_args(Op), *_ALIASES} - {"broadcast"}
+CALLERS = {"fusion", "async-start", "call", "custom-call"}
 _RANKED_WITH_CHANNEL = {"all-gather", "all-reduce", "reduce-scatter"}
 """Ops whose groups list replicas, not devices, where there is a channel but no ``use_global_device_ids``."""
 
@@ -55,7 +55,7 @@ def read_executable(text: str, *, mesh: MeshView, kind: Kind) -> HloFacts:
     ValueError
         The text is not that of an executable.
     """
-    walk = _Walk(parse_module(text), mesh, kind)
+    walk = CollectiveWalk(parse_module(text), mesh, kind)
     calls = walk.calls(walk.module.entry)
     uses = [
         CollectiveUse(op=op, axis=axis, bytes=size, calls=count, backend=backend, level=level)
@@ -75,7 +75,7 @@ _Key = tuple[Op, str, int, str, Level | None]
 
 
 @dataclass(frozen=True)
-class _Walk:
+class CollectiveWalk:
     """Counts calls from the entry down; each computation once."""
 
     module: Module
@@ -98,8 +98,8 @@ class _Walk:
         for instruction in place.instructions.values():
             opcode = instruction.opcode
             op = opcode.removesuffix("-start")
-            if op in _OPS:
-                key = self._key(place, instruction)
+            if op in COLLECTIVE_OPS:
+                key = self.key(place, instruction)
                 total.update({key: 1} if key else {})
             elif opcode == "send" and self.mesh.segment:
                 total.update(self._between_slices(place, instruction))
@@ -107,8 +107,8 @@ class _Walk:
                 total.update(self._loop(place, instruction))
             elif opcode == "conditional":
                 total.update(self._branches(instruction))
-            elif opcode in _CALLERS and not _continues(self.module, instruction):
-                for callee in _callees(instruction):
+            elif opcode in CALLERS and not continues(self.module, instruction):
+                for callee in callees(instruction):
                     total.update(self.calls(callee))
         return total
 
@@ -135,25 +135,26 @@ class _Walk:
             most |= self.calls(name)
         return most
 
-    def _key(self, place: Computation, instruction: Instruction) -> _Key | None:
+    def key(self, place: Computation, instruction: Instruction) -> _Key | None:
         """(op, axis, bytes, backend, level); None where it joins no two devices."""
         opcode = _meaning(place, instruction)
         op: Op = _ALIASES.get(opcode, opcode)  # type: ignore[assignment]
         pairs = source_target_pairs(instruction.attributes)
-        level = self.mesh.level(pairs if pairs is not None else self._groups(instruction))
+        level = self.mesh.level(pairs if pairs is not None else self.groups(instruction))
         if pairs is not None:
             width, axis = (
                 len({device for pair in pairs for device in pair if pair[0] != pair[1]}),
                 self.mesh.axis_of_pairs(pairs),
             )
         else:
-            groups = self._groups(instruction)
+            groups = self.groups(instruction)
             width, axis = max(len(group) for group in groups), self.mesh.axis_of_groups(groups)
         if width <= 1:
             return None
         return op, axis, _bytes(place, instruction, width=width), _backend(instruction, self.kind), level
 
-    def _groups(self, instruction: Instruction) -> Groups:
+    def groups(self, instruction: Instruction) -> Groups:
+        """Device groups of a collective."""
         everyone = (tuple(range(self.module.devices)),)
         attributes = instruction.attributes
         ranked = instruction.opcode.removesuffix("-start") in _RANKED_WITH_CHANNEL and "channel_id=" in attributes
@@ -162,12 +163,13 @@ class _Walk:
         return replica_groups(attributes, self.module.devices) or everyone
 
 
-def _callees(instruction: Instruction) -> tuple[str, ...]:
+def callees(instruction: Instruction) -> tuple[str, ...]:
+    """Computations that an instruction runs."""
     single = (instruction.attribute("calls"), instruction.attribute("to_apply"))
     return tuple(name for name in single if name) + instruction.called("called_computations")
 
 
-def _continues(module: Module, fusion: Instruction) -> bool:
+def continues(module: Module, fusion: Instruction) -> bool:
     """Whether a TPU fusion only continues or ends a collective that an ``async-collective-start`` fusion began.
 
     libtpu repeats the collective in each fusion that overlaps with it, all of one chain; only the first is a call.
@@ -175,7 +177,7 @@ def _continues(module: Module, fusion: Instruction) -> bool:
     inside = module.computations.get(fusion.attribute("calls") or "")
     if inside is None or fusion.opcode != "fusion" or "async-collective-start" in fusion.name:
         return False
-    return any("chain_id=" in part.attributes and part.opcode in _OPS for part in inside.instructions.values())
+    return any("chain_id=" in part.attributes and part.opcode in COLLECTIVE_OPS for part in inside.instructions.values())
 
 
 def _meaning(place: Computation, instruction: Instruction) -> str:

@@ -127,7 +127,8 @@ class MeshView:
         """Product of the sizes."""
         return prod(self.sizes)
 
-    def _place(self, device: int) -> tuple[int, ...]:
+    def place(self, device: int) -> tuple[int, ...]:
+        """Return the index of a device along each axis."""
         place = []
         for size in reversed(self.sizes):
             device, index = divmod(device, size)
@@ -143,7 +144,7 @@ class MeshView:
 
     def moving(self, devices: Sequence[int]) -> tuple[str, ...]:
         """The axes along which these devices differ."""
-        places = [self._place(device) for device in devices]
+        places = [self.place(device) for device in devices]
         return tuple(name for i, name in enumerate(self.names) if len({place[i] for place in places}) > 1)
 
     def axis_of_groups(self, groups: Groups) -> str:
@@ -180,7 +181,7 @@ def _neighbours(mesh: MeshView, groups: Groups, moving: tuple[str, ...]) -> bool
     if len(moving) != 1:
         return False
     axis, size = mesh.names.index(moving[0]), len(groups[0])
-    return all(len({mesh._place(device)[axis] // size for device in group}) == 1 for group in groups)
+    return all(len({mesh.place(device)[axis] // size for device in group}) == 1 for group in groups)
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lcplan.strategy import Strategy
@@ -25,7 +26,7 @@ def build_mesh(target: Target, strategy: Strategy) -> Any:
     from jax.sharding import Mesh
 
     shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
-    devices = _devices(target)
+    devices = devices_of(target)
     if len(devices) != strategy.devices:
         raise ValueError(
             f"target {target.name} has {len(devices)} devices; the mesh {strategy.mesh.label} takes {strategy.devices}"
@@ -34,7 +35,18 @@ def build_mesh(target: Target, strategy: Strategy) -> Any:
     return Mesh(grid, strategy.axis_order)
 
 
-def _devices(target: Target) -> list[Any]:
+def mesh_over(devices: list[Any], sizes: Mapping[str, int], *, torus: bool) -> Any:
+    """A mesh with axes of any names over devices, laid out like ``build_mesh``'s."""
+    import numpy as np
+    from jax.sharding import Mesh
+
+    shape = tuple(sizes.values())
+    grid = _on_torus(shape, devices) if torus else np.array(devices).reshape(shape)
+    return Mesh(grid, tuple(sizes))
+
+
+def devices_of(target: Target) -> list[Any]:
+    """Return the target's devices: absent ones from a topology, or this machine's."""
     import jax
     from jax.experimental import topologies
 

@@ -21,6 +21,7 @@ from planner.measure.rocm.differences import differences
 from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 from planner.measure.workers import gang
+from planner.measure.workers.compiled_memory import memory_of
 from planner.measure.workers.executables import kept_in
 from planner.measure.workers.job import PartJob, WorkerJob
 from planner.measure.workers.process import FailureKind
@@ -57,6 +58,8 @@ def _answer(line: str) -> dict[str, Any]:
             return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
         if "part" in request:
             return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
+        if "step" in request:
+            return {"id": request["id"], "result": _run_own(request["step"])}
         job = WorkerJob.model_validate(request["job"])
         with kept_in(request.get("executables"), anew=job.purpose == "compile"):
             return {"id": request["id"], "result": _run(job)}
@@ -79,7 +82,8 @@ def words_of(error: BaseException) -> str:
     """An exception as one short text: its type where that is informative, its first lines."""
     text = " ".join(str(error).split("\n\n")[0].split())
     kind = type(error).__name__
-    shown = text if text and kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: {text}" if text else kind
+    plain = kind in ("JaxRuntimeError", "XlaRuntimeError", "StepFaultError")  # the type says no more than the text
+    shown = text if text and plain else f"{kind}: {text}" if text else kind
     return shown if len(shown) <= MAX_ERROR else shown[: MAX_ERROR - 3] + "..."
 
 
@@ -105,6 +109,12 @@ def _run_part(job: PartJob) -> dict[str, Any]:
     return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
 
 
+def _run_own(job: dict[str, Any]) -> dict[str, Any]:
+    own = import_module("planner.measure.step_file.run")
+    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job))
+    return result
+
+
 def _step(job: WorkerJob) -> Any:
     from planner.measure.targets.device_mesh import build_mesh
 
@@ -125,7 +135,7 @@ def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
     if job.target.platform == "rocm":
         facts["warnings"] += differences(text, replaced=open_plugin())
-    return {"compile_s": seconds, **_memory(compiled, exact_temp), **facts}
+    return {"compile_s": seconds, **memory_of(compiled, exact_temp), **facts}
 
 
 def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
@@ -136,21 +146,3 @@ def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
     with TemporaryDirectory() as folder:
         compiled = lowered.compile(compiler_options=options | dump_options(folder))
         return compiled, temporaries(Path(folder))
-
-
-def _memory(compiled: Any, exact_temp: int | None) -> dict[str, int]:
-    """``memory_analysis()`` of one device [bytes], with ``exact_temp`` in place of its temporaries where given."""
-    stats = compiled.memory_analysis()
-    argument, output = int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes)
-    said = int(stats.temp_size_in_bytes)
-    temp = said if exact_temp is None else exact_temp
-    alias = int(stats.alias_size_in_bytes)
-    return {
-        "argument_bytes": argument,
-        "output_bytes": output,
-        "temp_bytes": temp,
-        "alias_bytes": alias,
-        "memory_analysis_temp_bytes": said,
-        "host_temp_bytes": int(stats.host_temp_size_in_bytes),
-        "total_bytes": argument + output + temp - alias,
-    }

@@ -47,8 +47,8 @@ def verdict(candidate: Candidate, request: SearchRequest) -> Text:
     sums = f"{performance.memory(candidate, request)} = {need} of {budget}: "
     if excess := performance.over(candidate, request):
         return Text(f"{sums}does not fit, {excess}", style="red")
-    if not candidate.best.fits and candidate.usable:
-        return Text(f"{sums}does not fit: the host does not hold its part", style="red")
+    if candidate.beyond is not None and candidate.beyond.against:
+        return Text(f"{sums}{candidate.beyond.against}", style="red")
     return Text(f"{sums}fits", style="green")
 
 

@@ -21,7 +21,8 @@ def opinion_view(opinion: Opinion, *, candidate: Candidate, request: SearchReque
 
 def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest) -> Iterator[RenderableType]:
     target = trainer(opinion.imported.trainer)
-    yield Text(f"\n{opinion.imported.file} as {target.title} runs it", style="bold")
+    through = f"{opinion.imported.through} with " if opinion.imported.through else ""
+    yield Text(f"\n{opinion.imported.file} as {through}{target.title} runs it", style="bold")
     for key in opinion.imported.unknown:
         yield Text(f"unknown key: {key}", style="yellow")
     for note in opinion.imported.notes:

@@ -28,6 +28,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_yaml(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
+    return imported(data, devices=devices, file=file)
+
+
+def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
+    """Read the settings of a launch, in the words of the launcher's YAML."""
     parallel, fsdp = (
         _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
         _section(data, "fsdp_config", prefix="fsdp_", file=file),

@@ -33,11 +33,14 @@ class Imported:
     """A configuration in lcplan's words. A value that it does not state is absent from ``options``, and never guessed."""
 
     trainer: str
+    """The trainer that runs the steps; a front end's files name one."""
     file: str
     options: Mapping[str, Any]
     """``model`` (a ModelSpec), ``seq``, ``hw``, ``devices``, ``global_batch``, ``mesh``, ``scheme``, ``remat``, .."""
     defaults: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """Defaults of the trainer for options that the file does not state, each with its key and value in words."""
+    through: str = ""
+    """The front end that starts the trainer, with its version."""
     axis_order: tuple[AxisName, ...] | None = None
     unknown: tuple[str, ...] = ()
     """Keys that this version of the trainer does not know."""

@@ -138,8 +138,21 @@ class Format:
     """The file in words, with an article."""
     unsaid: tuple[str, ...] = ()
     """Options of ``lcplan estimate`` that the format has no word for: a launch script or the user's program has them."""
+    takes_all: bool = False
+    """Whether it runs on all devices of the hardware, unless ``--devices`` is given."""
     counts_slices: bool = False
     """Whether the trainer fills axes over the TPU slices that it finds, so that its reader takes ``slices``."""
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """A program that starts a trainer with settings of its own, whose files lcplan reads."""
+
+    name: str
+    title: str
+    package: str
+    version: str
+    reads: Format
 
 
 def builds_every_model(_: ModelSpec) -> list[str]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from planner.trainers.registry import TRAINERS, folder_of
+from planner.trainers.registry import folder_of, package_of
 
 
 @lru_cache(maxsize=8)
@@ -45,6 +45,8 @@ class Noted:
     """The effect, after the key and its value."""
     unless: tuple[str, ...] = ()
     """Values, as the file writes them, that have no such effect."""
+    takes_memory: bool = False
+    """Whether it takes memory that is not priced, so that lcplan gives no verdict."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ def words(text: str) -> frozenset[str]:
 
 def roles_of(trainer: str) -> Roles:
     """The roles of a trainer's keys."""
-    found: Roles = import_module(f"{TRAINERS[trainer]}.key_roles").ROLES
+    found: Roles = import_module(f"{package_of(trainer)}.key_roles").ROLES
     return found
 
 
-def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "") -> list[str]:
+def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "", takes_memory: bool = False) -> list[str]:
     """List a note for each setting that is not priced.
 
     Parameters
@@ -89,9 +91,11 @@ def notes_on(trainer: str, settings: Mapping[str, Any], *, option: str = "") -> 
         Values by key, nested ones with their section before a dot.
     option
         Text before a key, as ``--``.
+    takes_memory
+        Whether to list the keys that take memory without a price, in place of the others.
     """
     noted = roles_of(trainer).noted
-    texts = {key: _text(value) for key, value in settings.items() if key in noted}
+    texts = {key: _text(value) for key, value in settings.items() if key in noted and noted[key].takes_memory == takes_memory}
     return [
         f"{option}{key}{f' {text}' * bool(text)}: {noted[key].words}"
         for key, text in texts.items()

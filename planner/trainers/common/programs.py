@@ -14,8 +14,9 @@ huggingface/transformers, loss/loss_utils.py; until 4.47 the fp32 copy was retur
 MEGATRON_FSDP = PROGRAMS["megatron"].model_copy(update={"weights_over": "fsdp+context", "optimizer_over": "weights"})
 """Megatron-FSDP with everything split."""
 
-TORCHTITAN = PROGRAMS["torch-eager"].model_copy(update={"loss": "chunked"})
-"""torchtitan as lcplan exports it, its loss in chunks."""
+TORCHTITAN = PROGRAMS["torch-eager"].model_copy(update={"loss": "chunked", "dispatch": "graphs"})
+"""torchtitan as lcplan exports it: its loss in chunks, its step replayed as CUDA graphs (``disable_cuda_graphs`` of
+torchtitan/config/configs.py)."""
 
 
 def priced_as(program: Program, *, hardware: HardwareSpec, model: ModelSpec) -> Program:

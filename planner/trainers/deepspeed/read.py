@@ -28,6 +28,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
+    return imported(data, devices=devices, file=file)
+
+
+def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
+    """Read the settings of a DeepSpeed JSON."""
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):

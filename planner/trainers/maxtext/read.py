@@ -12,7 +12,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
 from planner.trainers.common.imported import Imported, mesh_text, number, whole
-from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.common.known_keys import notes_on, unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
 from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
@@ -21,6 +21,7 @@ from planner.trainers.maxtext.read_model import base_model, model_of
 from planner.trainers.maxtext.read_remat import kept
 from planner.trainers.maxtext.reading.file import said as said_by
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, read_flags
+from planner.trainers.maxtext.reading.programs import LATENT, attention_notes, refuse_other_programs
 from planner.trainers.maxtext.reading.words import notes_on_words, topology_of, unresolved_of
 from planner.trainers.maxtext.refusals import refusals_of
 
@@ -81,6 +82,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     unknown = unknown_keys("maxtext", [*said, *given.unknown])
     values = {**DEFAULTS, **said}
     _check(values, file=file)
+    refuse_other_programs(values, program=given.program, file=file)
     target = target_of({**values, **topology_of(given, devices)}, file=file, devices=devices, slices=slices)
     sizes, more = mesh_sizes(values, target, file=file)
     options: dict[str, Any] = {"devices": target.devices, "mesh": mesh_text(sizes)} | target.hardware
@@ -88,7 +90,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     options |= {"model": model} if model else {}
     options |= _batch(values, sizes, devices=target.devices, file=file)
     defaults = _defaults(values, sizes, devices=target.devices, file=file)
-    if said.get("model_name", "default") == "default" and "model" not in unresolved:
+    if said.get("model_name", "default") == "default" and "model" not in unresolved and said.get("attention_type") != LATENT:
         defaults["model"] = (base_model(), "model_name: default")
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     options |= read_dispatch(values, file=file)
@@ -113,11 +115,14 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
             *remat_notes,
             *flags.notes,
             *_unpriced(values),
+            *attention_notes(values),
+            *notes_on("maxtext", said),
         ),
         more=Beyond(values, tensors),
         program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"})
         if _one_backward_kernel(values)
         else STEP,
+        unpriced=tuple(notes_on("maxtext", said, takes_memory=True)),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
     )
@@ -131,6 +136,8 @@ def _one_backward_kernel(values: Mapping[str, Any]) -> bool:
 def _check(values: Mapping[str, Any], *, file: str) -> None:
     """Values that several readers rely on."""
     whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
+    if values["mtp_num_layers"] != 0:
+        whole(values["mtp_num_layers"], "mtp_num_layers", file=file)
     kind = str(values["opt_type"])
     if kind not in MOMENTS:
         raise BadInputError(f"{file}: MaxText has no opt_type {kind!r}{hint(kind, MOMENTS)}")

@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.inputs.program import STEP, Program
 from planner.trainers import Difference, Job
 from planner.trainers.maxtext.read_remat import Kept, own_program, priced_bytes
+from planner.trainers.maxtext.reading.needs import head_in_fp32, predicted_tokens
 
 MOMENTS = {"adamw": (1, 1), "adam_pax": (1, 1), "sgd": (0, 0), "muon": (1, 0)}
 """Copies of the first and of the second moment; Muon keeps one of matrices (``optimizers/optimizers.py``)."""
@@ -29,7 +30,8 @@ class Beyond:
         tile = max(1, job.local_tokens // int(self.values["num_vocab_tiling"]))
         tiled = _with_logits(own, tile, program=program)
         found = [*self._remat(job, kept - priced), *self._scores(job)]
-        return [*found, *self._loss(job, tile=tile, extra=tiled - kept), *self._state(job)]
+        found += self._loss(job, tile=tile, extra=tiled - kept)
+        return [*found, *self._state(job), *predicted_tokens(self.values, job), *head_in_fp32(self.values, job, tile=tile)]
 
     def _scores(self, job: Job) -> list[Difference]:
         """Plain attention has a layer's weights and their cotangent in memory, of each query with every key of its sequence."""
@@ -82,9 +84,10 @@ class Beyond:
         first = _bytes(self.values["mu_dtype"] or self.values["weight_dtype"])
         copies = MOMENTS[str(self.values["opt_type"])]
         moments = copies[0] * first + copies[1] * weights
+        all_bytes = weights + moments
         parameters = weights * (not self.values.get("parameter_memory_host_offload"))
         moments *= not self.values.get("optimizer_memory_host_offload")
-        extra = parameters + moments - 12
+        extra, away = parameters + moments - 12, all_bytes - parameters - moments
         if extra == 0:
             return []
         if weights == 2:  # gradients leave bf16 weights in bf16 (train.py), and nothing is cast before the loops
@@ -96,6 +99,7 @@ class Beyond:
                 trainer=f"{parameters + moments:g} bytes a parameter on the device",
                 why="weight_dtype, mu_dtype, opt_type and the state offloaded to the host; gradients are in the weights' dtype",
                 extra_bytes=round(extra * job.state_elements),
+                host_bytes=round(away * job.state_elements),
             )
         ]
 

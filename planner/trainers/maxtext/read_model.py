@@ -13,6 +13,7 @@ from planner.trainers.common.imported import catalogue_model, number, recognised
 from planner.trainers.maxtext.configuration.pre_train import MODEL_NAMES
 from planner.trainers.maxtext.experts import BLOCKS, read_model
 from planner.trainers.maxtext.facts import DECODER_BLOCKS, LLAMA3_1_SCALING
+from planner.trainers.maxtext.reading.programs import LATENT
 
 SIZES: Mapping[str, str] = MappingProxyType(
     {
@@ -92,6 +93,8 @@ def model_of(said: Mapping[str, Any], *, file: str) -> tuple[ModelSpec | None, l
         changed = sorted(key for key in {**SIZES, **FLAGS} if key in said)
         unread = [f"{', '.join(changed)} next to model_name {other}: not read; give --model for another"] if changed else []
         return catalogue_model(OTHER_NAMES[other]), unread
+    if str(said.get("attention_type")) == LATENT:
+        return None, [f"attention_type: {LATENT} in {file}: lcplan reads no latent attention from keys: give --model"]
     name = str(said.get("model_name") or "default")
     ours, differs = DENSE_NAMES.get(name, (name, {}))
     known = ours in MODEL_NAMES or name in DENSE_NAMES

@@ -61,8 +61,6 @@ def _ulysses(values: Mapping[str, Any], job: Job) -> Iterator[str]:
 def _packing(values: Mapping[str, Any], job: Job) -> Iterator[str]:
     if not values["packing"]:
         return
-    if values.get("use_dpo"):
-        yield "DPO takes no packed sequences; set packing: false (true unless set)"
     if job.hardware.kind != "gpu":
         return
     attention, strategy, most = values["attention"], _strategy(values, job), values["max_segments_per_seq"]

@@ -8,7 +8,8 @@ OFF = ("0", "none", "None")
 
 READ = words(
     """
-    add-qkv-bias attention-backend bf16 context-parallel-size cp-comm-type cpu-offloading-num-layers
+    add-qkv-bias attention-backend bf16 context-parallel-size cp-comm-type cpu-offloading-num-layers cuda-graph-impl
+    cuda-graph-modules cuda-graph-scope deterministic-mode enable-cuda-graph external-cuda-graph hidden-dropout
     data-parallel-sharding-strategy decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers disable-bias-linear
     disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs
     disable-tp-comm-split-ag disable-tp-comm-split-rs no-tp-comm-bulk-dgrad no-tp-comm-bulk-wgrad no-tp-comm-overlap-ag
@@ -105,11 +106,11 @@ HARMLESS = {
         "use-cpu-initialization suggested-* reuse-grad-buf-for-mxfp8-param-ag"
     ),
     "fusion and launch of the same kernels": (
-        "apply-query-key-layer-scaling attention-softmax-in-fp32 cuda-graph-* enable-cuda-graph external-cuda-graph "
+        "apply-query-key-layer-scaling attention-softmax-in-fp32 cuda-graph-warmup-steps "
         "optimizer-cuda-graph disable-jit-fuser no-bias-* no-masked-softmax-fusion no-persist-layer-norm no-rope-fusion "
         "fused-residual-rmsnorm use-te-activation-func use-transformer-engine-op-fuser flash-attention-version "
         "kitchen-* use-kitchen-attention mla-down-proj-fusion te-rng-tracker te-precision-* manual-gc* no-manual-gc-eval "
-        "disable-manual-gc-eval deterministic-mode disable-bf16-* cross-entropy-fusion-impl moe-permute-fusion "
+        "disable-manual-gc-eval disable-bf16-* cross-entropy-fusion-impl moe-permute-fusion "
         "moe-router-fusion moe-single-grouped-* moe-mlp-glu-* moe-shared-expert-glu-* use-grouped-gemm-* "
         "moe-grouped-gemm disable-clone-* no-clone-* use-fused-weighted-squared-relu dsa-kernel-backend "
         "disable-mamba-mem-eff-path delay-offload-until-cuda-graph min-offloaded-tensor-size"
@@ -138,8 +139,9 @@ HARMLESS = {
 }
 
 NOTED = {
-    "attention-dropout": Noted("masks of dropout are not priced: they take further memory", unless=("0", "0.0")),
-    "hidden-dropout": Noted("masks of dropout are not priced: they take further memory", unless=("0", "0.0")),
+    "attention-dropout": Noted(
+        "a fused kernel keeps no mask; the time of its random numbers is not priced", unless=("0", "0.0")
+    ),
     "attention-output-gate": Noted("its product and its activations are not priced"),
     "cross-entropy-loss-fusion": Noted("logits are priced without fusion, which takes more memory"),
     "ddp-bucket-size": Noted("buckets of gradients are not priced"),

@@ -17,8 +17,8 @@ from planner.trainers.common.rules import gathered_weights, whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse_script
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
+from planner.trainers.megatron.read_kernels import kernels_of, overlap_of
 from planner.trainers.megatron.read_model import model_of
-from planner.trainers.megatron.read_overlap import overlap_of
 from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
 
@@ -57,15 +57,16 @@ def read(file: str, devices: int | None = None) -> Imported:
     options["moments_dtype"] = (_moments(arguments),)
     overlap, hidden, partly = overlap_of(arguments, sizes["tensor"])
     options |= overlap
+    kernels, kernel_notes = kernels_of(arguments, file=file)
     return Imported(
         trainer="megatron",
         file=file,
         options=options,
         unknown=unknown,
         unresolved=unresolved,
-        notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *partly, *notes_of(arguments)),
+        notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *partly, *kernel_notes, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
-        program=_program(arguments, sizes).model_copy(update=hidden),
+        program=_program(arguments, sizes).model_copy(update=hidden | kernels),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
     )

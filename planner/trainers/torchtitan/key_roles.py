@@ -16,6 +16,7 @@ ROLES = Roles(
             "parallelism.fsdp_reshard_after_forward",
             "parallelism.pipeline_parallel_degree",
             "parallelism.tensor_parallel_degree",
+            "training.disable_cuda_graphs",
             "training.dtype",
             "training.enable_cpu_offload",
             "training.global_batch_size",
@@ -28,7 +29,6 @@ ROLES = Roles(
         "of a pipeline, which is refused": ("parallelism.pipeline_parallel_* parallelism.module_fqns_per_model_part"),
         "bookkeeping of sharded tensors": "parallelism.spmd_backend",
         "which mask of several balances the sequence": "parallelism.context_parallel_ptrr_mask_key",
-        "launch of the same kernels": "training.disable_cuda_graphs",
     },
     noted={
         "parallelism.context_parallel_load_balancer": Noted(

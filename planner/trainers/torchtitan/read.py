@@ -119,6 +119,8 @@ def _program(said: Sections) -> Program:
     changes: dict[str, Any] = {"loss": "chunked", "saved": SELECTIVE if said.selective else None}
     changes |= {"weights_gathered": "once"} if _keeps_gathered(said.parallelism) else {}
     changes |= {"stream": "beside-products"} if _overlaps(said) else {}
+    changes |= {"dispatch": "graphs"} if said.graphs and said.training.get("disable_cuda_graphs") is not True else {}
+    changes |= {"deterministic": said.training.get("deterministic") is True}
     return base.model_copy(update=changes | ({"pure_bf16": True} if said.training.get("dtype") == "bfloat16" else {}))
 
 

@@ -113,6 +113,7 @@ def read_python(file: str) -> Sections:
         remat=remat,
         attention=_attention(module),
         compiled=any(_called(call) == "CompileConfig" and module.keywords(call)[0].get("enable") for call in module.calls()),
+        graphs=any(_called(call) == "TrainingConfig" for call in module.calls()),
         selective=any(_called(call) == "SelectiveAC.Config" for call in module.calls()),
         loss_chunks=chunks,
         notes=(*notes, *more, *unread),

@@ -44,6 +44,8 @@ class Sections:
     """``attn_backend`` of its model registry."""
     compiled: bool = False
     """Whether torch.compile fuses the operations between products."""
+    graphs: bool = False
+    """Whether its version replays the step as CUDA graphs unless ``disable_cuda_graphs`` is set, as from 0.3 on."""
     selective: bool = False
     """Whether checkpointing is its selective one, by operations."""
     unknown: tuple[str, ...] = ()

@@ -69,7 +69,6 @@ def megatron(lcplan):
         (GPU, {"packing": True, "context_parallel_strategy": "ring", "context_parallel_load_balance": False}, "balanced ring"),
         # configs/types.py and pull request 2600: Transformer Engine must know how many documents there are
         (GPU, {**WHOLE, "packing": True, "max_segments_per_seq": None}, "needs max_segments_per_seq above 0, not -1"),
-        (TPU, {**WHOLE, "packing": True, "use_dpo": True}, "DPO takes no packed sequences"),
         # issue 4476: documents attend to each other, and nothing says so
         (GPU, {**WHOLE, "packing": True, "attention": "cudnn_flash_jax"}, "attends across the documents of a sequence unsaid"),
         # configs/types.py: Ulysses

@@ -176,7 +176,7 @@ def test_arguments_that_megatron_refuses(opinion, words, reason):
     ("trainer", "text", "options", "note"),
     [
         ("megatron", ARGUMENTS + "--reset-attention-mask", MEGATRON, "--reset-attention-mask: attention is priced over whole"),
-        ("megatron", ARGUMENTS + "--hidden-dropout 0.1", MEGATRON, "--hidden-dropout 0.1: masks of dropout are not priced"),
+        ("megatron", ARGUMENTS + "--attention-dropout 0.1", MEGATRON, "--attention-dropout 0.1: a fused kernel keeps no mask"),
         (
             "deepspeed",
             SPLIT | {"data_types": {"grad_accum_dtype": "bf16"}, "optimizer": {"type": "Muon"}},

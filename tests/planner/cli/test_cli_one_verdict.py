@@ -81,3 +81,21 @@ def test_the_bf16_state_is_a_part(answered):
 def test_a_file_without_differences_has_no_such_part(answered):
     document, _ = answered("deepspeed", OFFLOAD | {"zero_optimization": {"stage": 3}}, (*EIGHT, "--model", "llama3-8b"))
     assert "trainer" not in document["candidate"]["estimate"]["memory_bytes"]
+
+
+def test_a_part_without_a_price_leaves_no_verdict(answered):
+    document, text = answered("maxtext", BF16 | {"use_multimodal": True}, ("--hw", "eight.yaml"))
+    assert set(verdicts(document)) == {False}
+    assert ": fits" not in text
+    assert text.replace("\n", " ").count("no verdict, since not all of it is priced") == 2
+
+
+def test_multi_token_prediction_through_the_command(lcplan, tmp_path):
+    words = "model_name=llama3.1-8b max_target_length=32768 per_device_batch_size=1 ici_fsdp_parallelism=32 remat_policy=full"
+    words += " attention=flash dataset_type=synthetic packing=false mtp_num_layers={}"
+    needs = []
+    for depth in (0, 1):
+        (tmp_path / "a.cmd").write_text(f"python3 -m maxtext.trainers.pre_train.train base.yml {words.format(depth)}\n")
+        answer = lcplan("estimate", "--from-maxtext", "a.cmd", "--hw", "v5p-64", "--format", "json").json
+        needs.append(answer["candidate"]["best"]["memory_bytes"])
+    assert needs[1] - needs[0] > 4 * 32768 * 128256  # a second set of logits, and more

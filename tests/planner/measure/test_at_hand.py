@@ -14,7 +14,7 @@ from lcplan.formats.errors import StageFailedError
 from planner.measure.jobs import time_jobs
 from planner.measure.targets.at_hand import devices_at_hand, gpu_names
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork
 from planner.measure.workers.pool import PoolLimits
 
 
@@ -60,7 +60,7 @@ def test_a_driver_that_fails_or_is_not_there(driver: Path, monkeypatch: pytest.M
 
 def test_a_timing_at_hand_runs_on_cuda_and_is_another_job_than_its_compile(gpu_toolchain: Toolchain, make_job: MakeJob) -> None:
     compiled, timed = (
-        Work(make_job("dgx-h100", context=2), purpose, toolchain=gpu_toolchain) for purpose in ("compile", "time")
+        ProgramWork(make_job("dgx-h100", context=2), purpose, toolchain=gpu_toolchain) for purpose in ("compile", "time")
     )
     assert dict(compiled.task.launch.environment)["JAX_PLATFORMS"] == "cpu"
     environment = dict(timed.task.launch.environment)

@@ -9,7 +9,7 @@ from measuring import MakeJob
 
 from planner.measure.jobs import compile_jobs, time_jobs
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork
 from planner.measure.workers.executables import kept_in
 from planner.measure.workers.pool import PoolLimits
 
@@ -43,18 +43,20 @@ def test_a_broken_executable_costs_a_compile(toolchain: Toolchain, make_job: Mak
 
 
 def test_which_jobs_share_one(toolchain: Toolchain, make_job: MakeJob, tmp_path: Path) -> None:
-    works = [Work(make_job(context=size), purpose, toolchain=toolchain) for size in (2, 4) for purpose in ("compile", "time")]
+    works = [
+        ProgramWork(make_job(context=size), purpose, toolchain=toolchain) for size in (2, 4) for purpose in ("compile", "time")
+    ]
     folders = [work.task_with(tmp_path).request["executables"] for work in works]
     assert folders[0] == folders[1] != folders[2] == folders[3]
     assert all("executables" not in work.task.request for work in works)
-    assert "executables" not in Work(make_job(context=2), "slice", toolchain=toolchain).task_with(tmp_path).request
+    assert "executables" not in ProgramWork(make_job(context=2), "slice", toolchain=toolchain).task_with(tmp_path).request
 
 
 def test_a_gpu_is_not_compiled_for_as_it_compiles_for_itself(
     gpu_toolchain: Toolchain, make_job: MakeJob, tmp_path: Path
 ) -> None:
     for purpose in ("compile", "time"):
-        work = Work(make_job("dgx-h100", context=2), purpose, toolchain=gpu_toolchain)
+        work = ProgramWork(make_job("dgx-h100", context=2), purpose, toolchain=gpu_toolchain)
         assert "executables" not in work.task_with(tmp_path).request
 
 

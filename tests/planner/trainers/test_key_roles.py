@@ -1,5 +1,6 @@
 """Every key that a trainer's version knows is read, or has no part in the price, or is answered with a note."""
 
+import re
 from fnmatch import fnmatchcase
 
 import pytest
@@ -7,14 +8,18 @@ import pytest
 from planner.trainers.common.known_keys import Noted, Roles, known_keys, notes_on, roles_of
 from planner.trainers.registry import folder_of
 
-SWEPT = ("megatron", "torchtitan", "accelerate", "deepspeed", "levanter")
+SWEPT = (
+    "maxtext", "megatron", "torchtitan", "accelerate", "deepspeed", "levanter", "llamafactory", "axolotl", "trl",
+)  # fmt: skip
 SECTIONS = ("fsdp_", "parallelism_config_")
 """Prefixes of keys that a reader adds to a part of their name."""
+AXES = re.compile(r"(?:ici|dcn)_(\w+)_parallelism")
+"""Keys that MaxText's reader makes of the names of axes."""
 
 
 def source_of(name: str) -> str:
     """The modules of a trainer's folder and those that several trainers share, but for the lists of roles."""
-    files = [*folder_of(name).glob("*.py"), *(folder_of(name).parent / "common").glob("*.py")]
+    files = [*folder_of(name).rglob("*.py"), *(folder_of(name).parent / "common").glob("*.py")]
     return "".join(file.read_text() for file in files if file.name != "key_roles.py")
 
 
@@ -36,7 +41,7 @@ def test_the_lists_name_keys_that_exist(name):
 @pytest.mark.parametrize("name", SWEPT)
 def test_a_key_that_is_read_is_in_the_reader(name):
     source = source_of(name)
-    ends = {key: key.rpartition(".")[2] for key in roles_of(name).read}
+    ends = {key: AXES.sub(r"\1", key.rpartition(".")[2]) for key in roles_of(name).read}
     for prefix in SECTIONS:
         ends = {key: end.removeprefix(prefix) for key, end in ends.items()}
     starts = ("decoder-first-", "decoder-last-", "disable-tp-comm-", "no-tp-comm-")  # read by their prefix
@@ -48,8 +53,10 @@ def test_every_noted_key_makes_a_note(name):
     noted = roles_of(name).noted
     assert noted
     for key, note in noted.items():
-        assert notes_on(name, {key: "another value"}) == [f"{key} another value: {note.words}"]
-        assert all(notes_on(name, {key: value}) == [] for value in note.unless)
+        memory = note.takes_memory
+        assert notes_on(name, {key: "another value"}, takes_memory=memory) == [f"{key} another value: {note.words}"]
+        assert notes_on(name, {key: "another value"}, takes_memory=not memory) == []
+        assert all(notes_on(name, {key: value}, takes_memory=memory) == [] for value in note.unless)
     assert notes_on(name, dict.fromkeys(roles_of(name).read, 7)) == []
 
 

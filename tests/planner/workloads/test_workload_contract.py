@@ -12,7 +12,7 @@ from lcplan.spec.rollout_workloads import WORKLOAD_TYPES, WorkloadKind
 from lcplan.strategy import KNOBS
 from planner.export.run import export_plan
 from planner.measure.targets.toolchain import probe
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork
 from planner.request.request import make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 from planner.space.analysis import setting_of
@@ -227,7 +227,7 @@ def test_jobs_are_built_for_the_compiler_and_the_clock(kind, purpose):
     strategy = resolve_strategy(request, ("host",))
     jobs = planned(request).programs(request, strategy)
     assert jobs
-    works = [Work(job, purpose, toolchain=probe()) for job in jobs]
+    works = [ProgramWork(job, purpose, toolchain=probe()) for job in jobs]
     assert len({work.key for work in works}) == len({job.program.name for job in jobs}) == len(jobs)
     for job, work in zip(jobs, works, strict=True):
         assert job.strategy.devices == strategy.devices

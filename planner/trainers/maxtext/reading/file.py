@@ -16,8 +16,8 @@ from planner.shell.trainer_words import trainer_words
 from planner.trainers.common.known_keys import known_keys
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, VARIABLES
 
-_WORD = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
-"""A key and its value on a command line; the shell's own variables are in capitals."""
+_WORD = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)=(.*)", re.DOTALL)
+"""A key and its value on a command line, of a section before dots; the shell's own variables are in capitals."""
 _FORMS = "it must be a YAML mapping of keys to values, or a command with key=value words"
 _BASE = re.compile(r"\S*?([\w.-]+\.ya?ml)$")
 
@@ -31,6 +31,8 @@ class Said:
     unknown: Mapping[str, Word] = field(default_factory=dict)
     """Keys whose values only a shell knows."""
     launch: Launch = NO_LAUNCH
+    program: str = ""
+    """The module or file that the command runs."""
 
 
 def said(file: Path) -> Said:
@@ -55,7 +57,7 @@ def said(file: Path) -> Said:
 def _command(text: str, file: Path) -> Said:
     """The words of a script or a command line. Values that only a shell knows are kept apart."""
     known = known_keys("maxtext")
-    script = trainer_words(text, str(file), knows=lambda word: "=" in word and word.partition("=")[0] in known)
+    script = trainer_words(text, str(file), knows=lambda word: "=" in word and re.split("[.=]", word)[0] in known)
     if script.command is not None and "maxdiffusion" in script.command.program.lower():
         raise BadInputError(f"{file}: {script.command.program} is MaxDiffusion's, which trains no language model")
     found: dict[str, Any] = {}
@@ -66,7 +68,7 @@ def _command(text: str, file: Path) -> Said:
         if match and word.unknown:
             unknown[match[1]] = word
         elif match:
-            found[match[1]] = parse_yaml(match[2], f"{file}: {match[1]}") if match[2] else ""
+            _put(found, match[1], value=parse_yaml(match[2], f"{file}: {match[1]}") if match[2] else "")
             unknown.pop(match[1], None)
         elif base and base[1] != "base.yml" and not word.unknown and (file.parent / word.text).is_file():
             more = _merged(file.parent / word.text)
@@ -78,7 +80,19 @@ def _command(text: str, file: Path) -> Said:
     flags = _flags(script.command)
     if flags:
         found[COMPILE_KEY] = " ".join([str(found.get(COMPILE_KEY, under.get(COMPILE_KEY, ""))), *flags]).strip()
-    return Said({**under, **found}, tuple(notes), unknown, script.launch)
+    program = "" if script.command is None else script.command.program
+    return Said({**under, **found}, tuple(notes), unknown, script.launch, program)
+
+
+def _put(found: dict[str, Any], key: str, *, value: Any) -> None:
+    """Set a key, in the section that it names before a dot."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        found[first] = value
+        return
+    if not isinstance(found.get(first), dict):
+        found[first] = {}
+    _put(found[first], rest, value=value)
 
 
 def _flags(command: Command | None) -> list[str]:

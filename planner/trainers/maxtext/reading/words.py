@@ -7,6 +7,7 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from planner.shell.trainer_words import unread
+from planner.trainers.common.known_keys import roles_of
 from planner.trainers.maxtext.read_model import FLAGS, SIZES
 from planner.trainers.maxtext.reading.file import Said
 
@@ -17,21 +18,6 @@ OPTIONS = {
     **dict.fromkeys((*SIZES, *FLAGS), "model"),
 }
 """Options of the command line that replace a key."""
-_HARMLESS: tuple[str, ...] = (
-    "run_name",
-    "dataset",
-    "dataset_",
-    "base_output",
-    "tokenizer",
-    "load_",
-    "hf_",
-    "steps",
-    "profil",
-    "gcs_",
-    "grain_",
-)
-_HARMLESS += ("checkpoint", "enable_checkpoint", "async_checkpoint", "log_", "tensorboard", "metrics", "eval_", "learning_rate")
-"""Beginnings of the keys of files, names, data, logs and the length of the run."""
 
 
 def unresolved_of(given: Said, *, file: str) -> dict[str, str]:
@@ -47,7 +33,7 @@ def unresolved_of(given: Said, *, file: str) -> dict[str, str]:
         reason = f"{file}: {unread(word.text, word)}"
         if key in OPTIONS:
             found[OPTIONS[key]] = reason
-        elif not key.startswith(_HARMLESS):
+        elif key in roles_of("maxtext").read:
             needed.append(reason)
     if needed:
         raise BadInputError(needed)
@@ -66,7 +52,7 @@ def topology_of(given: Said, devices: int | None) -> dict[str, Any]:
 def notes_on_words(given: Said, devices: int | None, *, unresolved: Mapping[str, str]) -> list[str]:
     """Name the words that were not read, and a launch on other devices."""
     words = [
-        unread(word.text, word, way_out="memory and time do not depend on it")
+        unread(word.text, word, way_out=roles_of("maxtext").reason(key) or "it is not priced")
         for key, word in given.unknown.items()
         if OPTIONS.get(key) not in unresolved
     ]

@@ -21,7 +21,7 @@ from planner.measure.engines.futures import ATTEMPTS, FuturesEngine
 from planner.measure.engines.remote_job import RemoteAnswer, RemoteJob, run_remote, sent
 from planner.measure.jobs import compile_jobs
 from planner.measure.targets.toolchain import probe
-from planner.measure.work import Work
+from planner.measure.work import ProgramWork
 from planner.measure.workers.pool import PoolLimits
 
 LIMITS = PoolLimits(wall_s=120)
@@ -60,7 +60,7 @@ SICK = {"failure": ("exit", "worker ended with exit code 1")}
 
 @pytest.fixture(scope="module")
 def work():
-    return Work(ring_job(context=2), "compile", toolchain=probe())
+    return ProgramWork(ring_job(context=2), "compile", toolchain=probe())
 
 
 def _outcome(engine, work):
@@ -104,7 +104,7 @@ def test_an_engines_own_error_is_a_row(work):
 
 def test_a_worker_that_fails_twice_is_avoided_for_other_jobs_too():
     toolchain = probe()
-    jobs = [Work(ring_job(context=2, layers=2 + n), "compile", toolchain=toolchain) for n in range(3)]
+    jobs = [ProgramWork(ring_job(context=2, layers=2 + n), "compile", toolchain=toolchain) for n in range(3)]
     engine = Scripted(("a", SICK), ("a", SICK), ("c", SICK), *[("b", GOOD)] * 3)
     assert len(list(engine.outcomes(jobs, LIMITS))) == 3
     later = [attempt.avoid for attempt in engine.attempts[3:]]
@@ -133,7 +133,7 @@ def test_a_worker_runs_no_program_but_lcplans():
 
 def test_resources_are_compiles_and_devices(work):
     assert resources(work) == {"compile": 1}
-    assert resources(Work(ring_job(context=2), "time", toolchain=probe())) == {"cpu": 1}
+    assert resources(ProgramWork(ring_job(context=2), "time", toolchain=probe())) == {"cpu": 1}
 
 
 @pytest.mark.parametrize(

@@ -298,3 +298,17 @@ def test_half_an_overlap_is_named(says):
     assert any("only rs, dgrad, wgrad left is priced without overlap" in note for note in imported.notes)
     whole = says(RUN + "--tp-comm-overlap --disable-tp-comm-bulk-dgrad")
     assert any("priced with its bulk overlap of dgrad" in note for note in whole.notes)
+
+
+def test_dropout_graphs_and_determinism_are_priced(says):
+    """Megatron drops out a tenth unless the arguments say otherwise."""
+    silent, none = says(RUN), says(RUN + "--hidden-dropout 0")
+    assert (silent.program.dropout, none.program.dropout) == (True, False)
+    assert any("Megatron's default, 0.1" in note for note in silent.notes)
+    assert not any("hidden-dropout" in note for note in none.notes)
+    assert says(RUN + "--deterministic-mode").program.deterministic
+    graphs = [says(RUN + more).program.dispatch for more in ("", "--cuda-graph-impl local", "--enable-cuda-graph")]
+    assert graphs == ["eager", "graphs", "graphs"]
+    partly = says(RUN + "--cuda-graph-impl transformer_engine --cuda-graph-modules attn")
+    assert partly.program.dispatch == "eager"
+    assert any("CUDA graphs of attn only" in note for note in partly.notes)

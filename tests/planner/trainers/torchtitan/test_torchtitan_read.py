@@ -176,6 +176,11 @@ def test_whose_step_is_priced(says):
     assert selective.program.saved == ("attention_output", "lse", "query", "attention_out", "gate")
     assert says(PYTHON.replace("FullAC", "SelectiveAC")).program.saved == selective.program.saved
     assert says(PYTHON).program.loss == "chunked"
+    assert (says(PYTHON).program.dispatch, says(TOML, "run.toml").program.deterministic) == ("graphs", False)
+    launched = says(PYTHON.replace("seq_len=SEQ", "seq_len=SEQ, disable_cuda_graphs=True"))
+    assert launched.program.dispatch == "eager"
+    fixed = says(TOML.replace("seq_len = 131072", "seq_len = 131072\ndeterministic = true"), "run.toml")
+    assert fixed.program.deterministic
 
 
 def test_a_state_on_the_host_is_counted(says, ask):

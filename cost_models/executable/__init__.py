@@ -1,0 +1,1 @@
+"""Time of a compiled program, from the operations of its executable in the order of its schedule."""

@@ -1,0 +1,1 @@
+"""Axolotl: Transformers under Accelerate or DeepSpeed, from one YAML."""

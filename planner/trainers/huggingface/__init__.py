@@ -1,0 +1,1 @@
+"""Runs of Hugging Face Transformers that a front end starts: its settings as those of Accelerate or DeepSpeed."""

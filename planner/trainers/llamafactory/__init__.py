@@ -1,0 +1,1 @@
+"""LLaMA-Factory: Transformers under Accelerate or DeepSpeed, from one YAML."""

@@ -1,0 +1,1 @@
+"""TRL: Transformers under Accelerate, from a YAML of its command line or the script of a run."""
