@@ -19,7 +19,8 @@ class Part:
     """One part of memory or of time.
 
     ``key`` names it in JSON, ``label`` in reports. ``rates`` are the device rates of a compute part; ``axis`` and ``purposes``
-    belong to a communication part: the mesh axis that it serves, and the purposes of the collectives that it sums.
+    belong to a communication part: the mesh axis that it serves, and the purposes of the collectives that it sums. ``scope``
+    is the name of the part's operations in a profile.
     """
 
     key: str
@@ -29,6 +30,7 @@ class Part:
     axis: AxisName | None = None
     rates: tuple[str, ...] = ()
     purposes: tuple[str, ...] = ()
+    scope: str = ""
 
     def of(self, prefix: str) -> Part:
         """Return the same part of one half of an RL iteration: ``prefix`` is ``train`` or ``rollout``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cost_models.parts.part import Part
+from lcplan.strategy.scopes import ATTENTION, LOSS, OPTIMIZER, RECOMPUTED
 
 WEIGHTS = ("weights", "key-value-weights", "latent-weights", "expert-matrices", "router")
 """Purposes of the collectives of a layer's weights; attention's come first."""
@@ -43,6 +44,7 @@ STEP_TIME: tuple[Part, ...] = (
         "attention",
         "Attention kernels of the slowest rank, forward and backward.",
         rates=("attention_forward", "attention_backward"),
+        scope=ATTENTION,
     ),
     Part("hbm", "compute", "memory-bound work", "Norms, rotations, residual sums, gates and merges.", rates=("hbm",)),
     Part(
@@ -51,9 +53,17 @@ STEP_TIME: tuple[Part, ...] = (
         "recomputation",
         "Forward work that the remat policy repeats in the backward pass.",
         rates=("gemm", "attention_forward", "hbm"),
+        scope=RECOMPUTED,
     ),
-    Part("loss", "compute", "loss", "The head's products and the softmax over the vocabulary.", rates=("gemm",)),
-    Part("optimizer", "compute", "optimizer", "AdamW's update and sums of gradients over microbatches.", rates=("hbm",)),
+    Part("loss", "compute", "loss", "The head's products and the softmax over the vocabulary.", rates=("gemm",), scope=LOSS),
+    Part(
+        "optimizer",
+        "compute",
+        "optimizer",
+        "AdamW's update and sums of gradients over microbatches.",
+        rates=("hbm",),
+        scope=OPTIMIZER,
+    ),
     _FSDP,
     _TENSOR,
     Part(
@@ -86,7 +96,7 @@ STEP_TIME: tuple[Part, ...] = (
         "communication over data",
         "Reductions of gradients, vectors and scalars once a step.",
         axis="data",
-        purposes=("gradients", "vectors", "scalars"),
+        purposes=("gradients", "updates", "vectors", "scalars"),
     ),
     Part("contention", "communication", "contention", "Compute time that concurrent collectives take from kernels."),
     _OVERHEAD,

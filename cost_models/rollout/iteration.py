@@ -16,7 +16,7 @@ from cost_models.parts.time import RESHARD, SCORING
 from cost_models.rollout.estimate import RolloutEstimate, estimate_rollout
 from cost_models.rollout.layout import FP32_BYTES
 from cost_models.rollout.memory import ROLLOUT_PHASES
-from cost_models.rollout.reshard import reshard_bytes, reshard_seconds
+from cost_models.rollout.reshard import reshard_cost
 from cost_models.rollout.table import RolloutTable
 from cost_models.time.forward import forward_seconds
 from lcplan.spec.rollout_workloads import RlWorkload
@@ -62,7 +62,7 @@ def estimate_iteration(setting: Setting, table: IterationTable) -> EstimateTable
 
     Notes
     -----
-    Source: ``estimate`` and ``estimate_rollout``; ``forward_seconds``; ``reshard_seconds``. A scoring pass needs less memory
+    Source: ``estimate`` and ``estimate_rollout``; ``forward_seconds``; ``reshard_cost``. A scoring pass needs less memory
     than the update, which has a forward pass of the same microbatch and keeps its activations.
     """
     work = setting.workload
@@ -70,13 +70,14 @@ def estimate_iteration(setting: Setting, table: IterationTable) -> EstimateTable
     train_setting, sample_setting = replace(setting, workload=work.train), replace(setting, workload=work.sample)
     train = _with_policy(work, estimate(train_setting, table.trained), Layout(train_setting, table.trained))
     rollout = estimate_rollout(sample_setting, table)
-    sampled = _Sampling(train, rollout, reshard_bytes(sample_setting, table), table.in_place)
+    move = reshard_cost(sample_setting, table)
+    sampled = _Sampling(train, rollout, move.copied_bytes, table.in_place)
     memory, total, phase = _memory(train, sampled)
     times = {f"train_{name}": column for name, column in train.time_s.items()}
     times |= {f"rollout_{name}": column for name, column in rollout.time_s.items()}
     passes = len(work.scorings)
     times[SCORING.key] = passes * forward_seconds(train_setting, table.trained) if passes else np.zeros(len(table))
-    times[RESHARD.key] = reshard_seconds(sample_setting, table)
+    times[RESHARD.key] = move.seconds
     seconds = train.step_s + rollout.step_s + times[SCORING.key] + times[RESHARD.key]
     allowance = np.maximum(train.allowance_bytes, rollout.allowance_bytes)
     share = train.step_s / seconds

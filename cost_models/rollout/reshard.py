@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,12 +91,21 @@ class Move:
         return np.where(self.table.in_place, 0.0, copied)
 
 
-def reshard_seconds(setting: Setting, table: RolloutTable) -> Floats:
-    """Return the time to move the trained shards to the rollout's layout, once per iteration.
+class MoveCost(NamedTuple):
+    """Time and memory of the move of each row; columns of shape ``[n]``. Source: ``reshard_cost``."""
+
+    seconds: Floats
+    """Time [s per iteration]."""
+    copied_bytes: Floats
+    """Memory beyond both copies of the parameters [bytes per device]."""
+
+
+def reshard_cost(setting: Setting, table: RolloutTable) -> MoveCost:
+    """Return time and memory of the move of the trained shards to the rollout's layout, once per iteration.
 
     Where the tensor axes differ, an all-to-all over the wider one of the device's ``g P / S`` bytes; where the rollout keeps
-    more than the device had (``S > K``), an all-gather over its data axis of the ``g P / K`` bytes that it keeps. 0 where it
-    gathers the trained shards in place.
+    more than the device had (``S > K``), an all-gather over its data axis of the ``g P / K`` bytes that it keeps. Both are 0
+    where it gathers the trained shards in place.
 
     Parameters
     ----------
@@ -106,33 +116,13 @@ def reshard_seconds(setting: Setting, table: RolloutTable) -> Floats:
 
     Returns
     -------
-    ndarray, shape [n]
-        Time [s per iteration].
+    MoveCost
+        Time [s per iteration] and copies [bytes per device], each of shape ``[n]``.
 
     Notes
     -----
-    Source: ``Move``; ``cost_models.collectives.network``.
+    Source: ``Move``; ``cost_models.collectives.network``; memory: Qwen3-1.7B and Qwen3-8B on 8 H100 (jax 0.10.1): 0.58 GiB
+    from fsdp=8 to data=8, 0.29 to data=4,tensor=2.
     """
-    return Move(setting, table).seconds()
-
-
-def reshard_bytes(setting: Setting, table: RolloutTable) -> Floats:
-    """Return the memory of the move beyond both copies of the parameters; 0 where the rollout gathers them in place.
-
-    Parameters
-    ----------
-    setting : Setting
-        Model, machine and the rollout's workload.
-    table : RolloutTable
-        Rollouts with their train strategies.
-
-    Returns
-    -------
-    ndarray, shape [n]
-        Copies [bytes per device].
-
-    Notes
-    -----
-    Source: ``Move``; Qwen3-1.7B and Qwen3-8B on 8 H100 (jax 0.10.1): 0.58 GiB from fsdp=8 to data=8, 0.29 to data=4,tensor=2.
-    """
-    return Move(setting, table).copies()
+    move = Move(setting, table)
+    return MoveCost(move.seconds(), move.copies())

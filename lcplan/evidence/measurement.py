@@ -98,4 +98,4 @@ class Timed(Frozen):
     """Ranks of a slice that share the device's cores and so run one after another (a host's devices)."""
     error: str | None = None
     programs: dict[str, Timed] = {}
-    """Timings of the programs of a workload that has several; ``step_s`` is their sum and ``added_s``."""
+    """Timings of the programs of a workload that has several; ``step_s`` is their sum."""

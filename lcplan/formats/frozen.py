@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import NEAR, hint
+from lcplan.formats.text import few
 
 _SHORT = Repr()
 """Bounded in depth and length: a value of nested aliases would print as billions of items."""
@@ -42,7 +43,7 @@ class Frozen(BaseModel):  # noqa: PLW1641 (pydantic makes __hash__ of a frozen m
         Raises
         ------
         BadInputError
-            With one line for every problem: the key, the fault and the value.
+            With one line for each of the first problems: the key, the fault and the value.
         """
         if not isinstance(data, dict):
             raise BadInputError(f"{where}: a mapping of keys to values was expected, this is {_plain_name(data)}")
@@ -50,7 +51,7 @@ class Frozen(BaseModel):  # noqa: PLW1641 (pydantic makes __hash__ of a frozen m
             return cls.model_validate_json(json.dumps(data, default=_plain), strict=True)
         except ValidationError as error:
             unknown_first = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-            raise BadInputError([_line(cls, problem, where=where) for problem in unknown_first]) from None
+            raise BadInputError(few(_line(cls, problem, where=where) for problem in unknown_first)) from None
         except (TypeError, ValueError) as error:  # keys that are no text, values that contain themselves
             raise BadInputError(f"{where}: not plain values: {error}") from None
 

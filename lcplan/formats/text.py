@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -31,8 +33,33 @@ def one_line(text: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(one_line)]
+DIGITS = 18
+"""Digits of the longest whole number that is read, below 2^63. Python refuses to read thousands."""
+FEW = 40
+"""Lines of one kind that are shown."""
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A name of an environment variable (POSIX, Base Definitions 3.216)."""
+
+
+def whole_in(text: str) -> int | None:
+    """Return the whole number that ``text`` writes in decimal digits; None for other text, and above ``DIGITS`` digits.
+
+    >>> whole_in("32"), whole_in("-1"), whole_in("9" * 5000)
+    (32, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= DIGITS else None
+
+
+def few(lines: Iterable[str], most: int = FEW) -> tuple[str, ...]:
+    """Return the first ``most`` lines, and a line that counts the others.
+
+    >>> few(["a", "b", "c"], most=1)
+    ('a', 'and 2 more')
+    """
+    every = iter(lines)
+    first = tuple(islice(every, most))
+    others = sum(1 for _ in every)
+    return (*first, f"and {others} more") if others else first
 
 
 def shell_text(text: str) -> str:

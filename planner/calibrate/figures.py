@@ -53,7 +53,8 @@ class Judge:
             doubt = f"; UNSURE: a spread of {100 * spread:.0f} %, the machine was not quiet"
             self.warnings.append(f"{name}: its samples spread over {100 * spread:.0f} %; measure again on a quiet machine")
         samples = sum(len(one.samples) for one in timings)
-        source = f"{self.where}: {len(timings)} shapes, medians of {samples} samples, spread {100 * spread:.0f} %{doubt}"
+        shapes = f"{len(timings)} shapes, medians" if len(timings) > 1 else "median"
+        source = f"{self.where}: {shapes} of {samples} samples, spread {100 * spread:.0f} %{doubt}"
         return Figure(value=float(f"{value:.5g}"), source=source, kind="measured")
 
 

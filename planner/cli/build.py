@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+import click
 from pydantic import model_validator
 
 from lcplan.formats.errors import BadInputError
@@ -12,10 +13,13 @@ from lcplan.spec.model import ModelSpec
 from lcplan.strategy import KNOBS
 from planner.request.filters import Filters, parse_mesh, wrong_values
 from planner.request.knob_fields import with_knobs
-from planner.request.request import SearchRequest, make_request
+from planner.request.request import Objective, SearchRequest, make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 
 T = TypeVar("T")
+objective_option = click.option(
+    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="Figure to optimise."
+)
 
 
 @with_knobs

@@ -29,7 +29,8 @@ COMMANDS: dict[str, str] = {
     "explain": "Why a strategy won, why the others lost, which changes would alter that.",
     "export": "Write a plan as the files of a trainer, and list where that trainer deviates.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
-    "inspect": "One product, feed-forward, attention call or collective, compiled for the target.",
+    "fits": "A gate for CI: does a plan, run or step still fit, and has it grown?",
+    "inspect": "One part of a step, compiled for the target; or the profile of a step that ran.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, their compile targets, and which backends are real.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeVar, get_args
 
@@ -10,6 +11,7 @@ import click
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
+from lcplan.formats.text import whole_in
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
@@ -90,13 +92,14 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
-        wrong = [part for part in parts if not part.isdecimal() or not self._least <= int(part) <= self._most]
+        numbers = [whole_in(part) for part in parts]
+        wrong = [part for part, n in zip(parts, numbers, strict=True) if n is None or not self._least <= n <= self._most]
         if wrong:
             option = f"--{param.name.replace('_', '-')}" if param and param.name else "option"
             kind = "whole number above zero" if self._least else "whole number"
             kind += f", at most {self._most}" if self._most < 2**31 - 1 else ""
-            raise BadInputError([f"{option}: {part!r} is not a {kind}" for part in wrong])
-        return tuple(int(part) for part in parts)
+            raise BadInputError([f"{option}: {part[:60]!r} is not a {kind}" for part in wrong])
+        return tuple(number for number in numbers if number is not None)
 
 
 class ModelOption(click.Option):
@@ -119,26 +122,45 @@ document_option = click.option(
     help="Length of the documents that sequences are packed with. [default: a sequence is one]",
 )
 
-_REQUEST = [
-    click.option(
-        "--model",
-        cls=ModelOption,
-        required=True,
-        metavar="NAME|FILE",
-        help="Catalogue name, config.json (or its folder), or YAML spec.",
-    ),
-    click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length of a train step: 262144, 256k or 1m."),
-    click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP),
-    click.option("--devices", type=click.IntRange(min=1), help="Exactly this many devices. [default: every count]"),
-    click.option(
-        "--global-batch",
-        type=click.IntRange(min=1),
-        metavar="SEQS",
-        help="Sequences per step. [default: 16k tokens per device, at least 4 Mi; on cpu-host one sequence per device]",
-    ),
-    document_option,
-    click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]"),
-]
+hw_option = click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP)
+toolchain_option = click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+price_option = click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+
+
+@dataclass(frozen=True)
+class RequestWords:
+    """The differences between commands in the options of a request: the option of the hardware, and help texts."""
+
+    hw: Callable[[Any], Any] = hw_option
+    needs_model: bool = True
+    seq: str = "Sequence length of a train step: 262144, 256k or 1m."
+    devices: str = "Exactly this many devices. [default: every count]"
+    batch_default: str = "16k tokens per device, at least 4 Mi; on cpu-host one sequence per device"
+    budget_default: str = "the hardware's usable memory"
+
+
+def _request(words: RequestWords) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            "--model",
+            cls=ModelOption,
+            required=words.needs_model,
+            metavar="NAME|FILE",
+            help="Catalogue name, config.json (or its folder), or YAML spec.",
+        ),
+        click.option("--seq", type=Tokens(), metavar="TOKENS", help=words.seq),
+        words.hw,
+        click.option("--devices", type=click.IntRange(min=1), help=words.devices),
+        click.option(
+            "--global-batch",
+            type=click.IntRange(min=1),
+            metavar="SEQS",
+            help=f"Sequences per step. [default: {words.batch_default}]",
+        ),
+        document_option,
+        click.option("--budget", type=Bytes(), metavar="BYTES", help=f"Memory per device. [default: {words.budget_default}]"),
+    ]
+
 
 _WORKLOAD = [
     click.option(
@@ -215,11 +237,18 @@ output_format = click.option(
 )
 
 
-def request_options(command: F) -> F:
-    """Model, sequence, hardware, devices, batch and budget."""
-    for option in reversed(_REQUEST):
-        command = option(command)
-    return command
+def request_options_with(words: RequestWords) -> Callable[[F], F]:
+    """Add model, sequence, hardware, devices, batch and budget, with a command's own help texts."""
+
+    def add(command: F) -> F:
+        for option in reversed(_request(words)):
+            command = option(command)
+        return command
+
+    return add
+
+
+request_options = request_options_with(RequestWords())
 
 
 def workload_options(command: F) -> F:

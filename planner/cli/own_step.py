@@ -90,7 +90,7 @@ def search_own_step(options: Mapping[str, Any]) -> int:
 
 def step_view_of(result: StepResult) -> Any:
     """The view of a result; its module is loaded only where it is shown."""
-    from planner.report.terminal.own_step import step_view
+    from planner.report.terminal.steps.own_step import step_view
 
     return step_view(result)
 

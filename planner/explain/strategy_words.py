@@ -10,6 +10,7 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
+from lcplan.formats.text import whole_in
 from lcplan.strategy import AXES, AXIS_RECORDS, KNOB_ALIASES, KNOBS, STEP_KNOBS, Mesh, Strategy
 from planner.request.filters import parse_mesh, wrong_values
 from planner.request.workload_options import no_such_knob
@@ -38,9 +39,9 @@ def named_strategy(text: str, run: Run) -> Strategy:
         No such row, or words that name no strategy.
     """
     if text.strip().isdecimal():
-        number = int(text)
+        number = whole_in(text.strip()) or 0
         if not 1 <= number <= len(run.shown):
-            raise BadInputError(f"strategy {number}: the run has candidates 1 to {len(run.shown)}")
+            raise BadInputError(f"strategy {text.strip():.20}: the run has candidates 1 to {len(run.shown)}")
         return run.shown[number - 1].strategy
     mesh, fields = _parsed(text, run.request.workload.kind)
     for candidate in run.shown:
@@ -78,7 +79,8 @@ def _parsed(text: str, kind: str) -> tuple[Mesh, dict[str, Any]]:
 
 
 def _value(name: str, text: str) -> int | str:
-    return int(text) if KNOBS[name].is_number and text.isdecimal() else KNOBS[name].value(text)
+    number = whole_in(text) if KNOBS[name].is_number else None
+    return KNOBS[name].value(text) if number is None else number
 
 
 def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -34,10 +34,19 @@ class Change:
 
     what: tuple[str, ...]
     candidate: Candidate
+    need_bytes: int | None = None
+    """Memory of the changed file with its allowance, as its own importer prices it; None: not read again."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The changed settings by the file's own keys, the section before a dot; None: without the setting."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of ``lcplan estimate`` that express a change of the training script."""
+    unpriced: bool = False
+    """Whether it sends state to the host, whose transfer is not in the step time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document."""
-        return {"change": list(self.what), "candidate": self.candidate.to_json()}
+        changed = {"settings": dict(self.settings), "options": {name: values[0] for name, values in self.options.items()}}
+        return {"change": list(self.what), **changed, "need_bytes": self.need_bytes, "candidate": self.candidate.to_json()}
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cost_models.inputs.program import STEP, Program
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
-from planner.imports.advice import Advice, advise
+from planner.imports.advice import Advice, Change, advise
+from planner.imports.file_changes import file_advice
+from planner.imports.step import PRICED
+from planner.imports.trials import Question
 from planner.request.request import SearchRequest
 from planner.trainers import Difference, Job, trainer
 from planner.trainers.common.imported import Imported
-from planner.trainers.common.programs import priced_as
 from planner.trainers.common.translate import further_logits
-
-PRICED = ("sharding", "parameters", "residual-stream", "saved-activations", "loss", "gathered-weights")
-"""Differences from the step of docs/step.md that the cost model of a trainer's own step includes."""
+from planner.trainers.registry import form_of
 
 NOT_OWN = (
     "memory is that of lcplan's own step, which holds less of a layer at once than autograd: published peaks of a mixture of "
@@ -73,26 +72,6 @@ class Opinion:
         }
 
 
-def as_run(request: SearchRequest, imported: Imported) -> SearchRequest:
-    """Return the request with the priced step: the trainer's own, where the cost model covers all of it.
-
-    On AMD GPUs a trainer may have a fused attention of its own (Transformer Engine's), which jax lacks there.
-    """
-    program = priced_as(imported.program, hardware=request.hardware, model=request.model)
-    if request.hardware.vendor == "amd" and trainer(imported.trainer).fused_on_amd:
-        program = program.model_copy(update={"attention": "flash"})
-    return request.model_copy(update={"program": program})
-
-
-def placed(strategy: Strategy, imported: Imported, *, program: Program = STEP) -> Strategy:
-    """Return the strategy with the file's axis order, if stated, and with replicas where weights are whole."""
-    changes: dict[str, Any] = {} if imported.axis_order is None else {"axis_order": imported.axis_order}
-    if imported.whole_weights and program.runtime == "torch":
-        mesh = strategy.mesh
-        changes["mesh"] = mesh.model_copy(update={"data": mesh.data * mesh.fsdp, "fsdp": 1})
-    return strategy.model_copy(update=changes) if changes else strategy
-
-
 def _beyond(imported: Imported, job: Job, *, priced: bool) -> list[Difference]:
     """List the trainer's needs beyond the priced ones; ``priced``: the cost model prices its own step."""
     target = trainer(imported.trainer)
@@ -123,7 +102,34 @@ def _noted(imported: Imported, request: SearchRequest) -> Imported:
 
 def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
     """Price the trainer's needs beyond the cost model, check its rules, and look for a better strategy."""
-    target = trainer(imported.trainer)
+    own = judged(imported, request=request, candidate=candidate)
+    return replace(own, imported=_noted(imported, request), advice=_advice(own, request=request, candidate=candidate))
+
+
+def _advice(own: Opinion, *, request: SearchRequest, candidate: Candidate) -> Advice:
+    """Look for changes of the file, or of its strategy where lcplan changes no setting of such a file."""
+    form = form_of(own.imported.trainer)
+    if form is None or own.imported.again is None:
+        found = advise(request, candidate, trainer=trainer(own.imported.trainer), fits=own.fits)
+        kept = [one for one in found.single if _runs(one, own.imported, request)]
+        best = found.best if found.best is not None and _runs(found.best, own.imported, request) else None
+        single = tuple(one for one in kept if best is not None or one is not kept[0])
+        return Advice(best or next(iter(kept), None), single, found.why_none)
+    return file_advice(Question(request, own.imported, candidate, own.fits and not own.refusals, _judge, form))
+
+
+def _runs(change: Change, imported: Imported, request: SearchRequest) -> bool:
+    """Whether a change of the strategy keeps the rules of the file and fits with its own needs."""
+    verdict = judged(imported, request=request, candidate=change.candidate)
+    return verdict.fits and not verdict.refusals
+
+
+def _judge(imported: Imported, request: SearchRequest, candidate: Candidate) -> Opinion:
+    return judged(imported, request=request, candidate=candidate)
+
+
+def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) -> Opinion:
+    """Price the trainer's needs beyond the cost model and check its rules; without advice."""
     assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
     job = Job(request.model, request.hardware, request.workload, candidate.strategy)
     differences = _beyond(imported, job, priced=request.program.runtime == "torch")
@@ -135,17 +141,17 @@ def opinion(imported: Imported, *, request: SearchRequest, candidate: Candidate)
     host = (int(estimate["host_bytes"]) + sum(one.host_bytes for one in differences)) * job.devices_per_host
     share = request.hardware.device.host_memory_bytes
     room = None if share is None else round(share.value * request.hardware.node_size)
-    fits = memory + allowance <= request.budget_bytes and (room is None or host <= room) and not imported.unpriced
+    holds = room is None or host <= room
     return Opinion(
-        imported=_noted(imported, request),
+        imported=imported,
         differences=tuple(differences),
         refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
         memory_bytes=memory,
         allowance_bytes=allowance,
         host_bytes=host,
         host_memory_bytes=room,
-        fits=fits,
-        advice=advise(request, candidate, trainer=target, fits=fits),
+        fits=memory + allowance <= request.budget_bytes and holds and not imported.unpriced,
+        advice=Advice(None, ()),
     )
 
 

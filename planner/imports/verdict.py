@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from cost_models.parts.memory import TRAINER
 from planner.candidates.candidate import Beyond, Candidate
-from planner.imports.estimate import Opinion
+from planner.imports.trials import Verdict
 from planner.request.request import SearchRequest
 
 UNPRICED = "no verdict, since not all of it is priced"
 
 
-def of_the_file(candidate: Candidate, opinion: Opinion, *, request: SearchRequest) -> Candidate:
+def of_the_file(candidate: Candidate, opinion: Verdict, *, request: SearchRequest) -> Candidate:
     """Return the candidate as the file's trainer runs it.
 
     Its estimate has the trainer's further memory as a part, its allowance, and the verdict of devices and host together. A
@@ -39,7 +39,7 @@ def of_the_file(candidate: Candidate, opinion: Opinion, *, request: SearchReques
     return found.with_compiled(candidate.compiled, request.budget_bytes)
 
 
-def _against(opinion: Opinion) -> str:
+def _against(opinion: Verdict) -> str:
     """The verdict against a file that the devices would hold."""
     if opinion.imported.unpriced:
         return UNPRICED

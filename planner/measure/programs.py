@@ -38,27 +38,22 @@ def combined_compile(results: Mapping[CompileJob, Compiled]) -> Compiled:
     )
 
 
-def combined_timing(results: Mapping[CompileJob, Timed], added_s: Mapping[str, float]) -> Timed:
-    """The timing of a workload from the timings of its programs; one program's timing stays as it is.
-
-    Seconds are the sum, with ``added_s``: modelled parts of the workload's step that no program has.
-    """
+def combined_timing(results: Mapping[CompileJob, Timed]) -> Timed:
+    """Return the timing of a workload: the sum of the timings of its programs; one program's timing stays as it is."""
     if len(results) == 1:
         return next(iter(results.values()))
     error, timings = _error(results), tuple(results.values())
     peaks = [one.peak_bytes + job.resident_bytes for job, one in results.items() if one.peak_bytes is not None]
-    added = {name: seconds for name, seconds in added_s.items() if seconds > 0}
     spreads = [one.spread_ratio for one in timings if one.spread_ratio is not None]
     return timings[0].model_copy(
         update={
             "finished_at": max(one.finished_at for one in timings),
-            "step_s": None if error else sum(one.step_s or 0.0 for one in timings) + sum(added.values()),
+            "step_s": None if error else sum(one.step_s or 0.0 for one in timings),
             "warmup": _sums([one.warmup for one in timings]),
             "samples": _sums([one.samples for one in timings]),
             "spread_ratio": max(spreads, default=None),
             "loss": next((one.loss for one in timings if one.loss is not None), None),
             "peak_bytes": max(peaks, default=None),
-            "added_s": added,
             "error": error,
             "programs": _by_name(results),
         }

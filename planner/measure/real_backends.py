@@ -12,10 +12,9 @@ from planner.measure.jobs import compile_jobs
 from planner.measure.targets.backends import GPU_BACKENDS
 from planner.measure.targets.compile_option import Verdict
 from planner.measure.targets.toolchain import Toolchain
-from planner.measure.workers.job import CompileJob, Program
+from planner.measure.workers.job import RING, CompileJob
 from planner.measure.workers.pool import PoolLimits
 
-RING = Program(module="planner.measure.targets.ring_program", packages=("lcplan", "planner"))
 SMALL = ModelSpec(name="ring", layers=2, d_model=256, d_ff=256, heads=2, kv_heads=2, head_dim=128, vocab=256)
 WORKLOAD = Workload(seq_len=2048, global_batch=1)
 LIMITS = PoolLimits(jobs=2, wall_s=120)

@@ -79,9 +79,8 @@ class Bench:
     def time(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
         """Each candidate with the timing of its programs, as they finish; stored ones first."""
         run = partial(time_jobs, toolchain=self.toolchain, pool=self.limits, store=self.store, engine=self.engine)
-        workload = planned(self.request)
         for candidate, results in self._complete(candidates, run):
-            yield candidate.with_timed(combined_timing(results, workload.unmeasured_s(candidate.estimate)))
+            yield candidate.with_timed(combined_timing(results))
 
     def time_slices(self, candidates: Sequence[Candidate]) -> Generator[Candidate]:
         """Each candidate with the timing of one rank of its step, the modelled exposed communication added."""

@@ -1,7 +1,8 @@
 """The trainers: one folder each, and one line each in ``TRAINERS``. Everything that lists trainers lists these.
 
 A folder holds ``facts.py`` (the record ``TRAINER``), ``export.py`` and ``check.py``; where the record has a format that is
-read, ``read.py`` and ``keys.txt`` too, and where it names a kind of hardware that the trainer compiles for, ``compile.py``.
+read, ``read.py`` and ``keys.txt`` too, and where it names a kind of hardware that the trainer compiles for, ``compile.py``;
+where it names a module of changes, that.
 Each is imported when it is first asked for.
 """
 
@@ -16,6 +17,7 @@ from lcplan.formats.suggest import hint
 from planner.trainers.common.interface import Format, FrontEnd, Trainer
 
 if TYPE_CHECKING:
+    from planner.trainers.changes.interface import Form
     from planner.trainers.common.export_files import Exporter
     from planner.trainers.common.imported import Reader
     from planner.trainers.common.own_compile import OwnCompiler
@@ -92,6 +94,15 @@ def exporter(name: str) -> Exporter:
 def reader(name: str) -> Reader:
     """The function that reads a trainer's file."""
     found: Reader = import_module(f"{package_of(name)}.read").read
+    return found
+
+
+def form_of(name: str) -> Form | None:
+    """How lcplan changes settings of a trainer's files; None: it changes none."""
+    module = trainer(name).changes
+    if not module:
+        return None
+    found: Form = import_module(f"{TRAINERS[name]}.{module}").FORM
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from lcplan import catalog
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
+from lcplan.formats.text import whole_in
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.hardware import Figure, HardwareSpec
 from lcplan.strategy import AXIS_RECORDS, KNOB_ALIASES, KNOBS, Axis, Dtype, Knob, KvDtype
@@ -221,10 +222,11 @@ def _axis(name: str) -> Callable[[Ask, Any], Ask]:
 
 def _count(name: str, most: int = UNBOUNDED, *, least: int = 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
+        found = whole_in(text)
+        if found is None or not least <= found <= most:
             limit = f", at most {most}" if most < UNBOUNDED else ""
-            raise BadInputError(f"--vary {name}={text}: not a whole number{' above zero' if least else ''}{limit}")
-        return int(text)
+            raise BadInputError(f"--vary {name}={text:.60}: not a whole number{' above zero' if least else ''}{limit}")
+        return found
 
     return parse
 

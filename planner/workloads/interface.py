@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Floats
@@ -95,7 +95,3 @@ class PlannedWorkload(ABC, Generic[Table]):
     def least_seconds(self, setting: Setting, devices: int) -> float:
         """A bound on the step of every strategy on ``devices`` devices or fewer [s]; 0: no bound is known."""
         return 0.0
-
-    def unmeasured_s(self, estimate: Mapping[str, Any]) -> Mapping[str, float]:
-        """Modelled parts of a step's time that no program has [s]: data that moves between programs."""
-        return {}

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from lcplan.strategy.scopes import LOSS
 from strategies.inputs.policy import PolicyObjective, PolicyTokens
 from strategies.inputs.step_spec import Numerics, StepSpec
 from strategies.parallel.collectives import (
@@ -84,6 +85,7 @@ def chunk_count(rows: int, *, tensor: int, chunk_tokens: int) -> int:
     return next(n for n in range(min(fewest, rows), rows + 1) if rows % n == 0)
 
 
+@jax.named_scope(LOSS)
 def vocabulary_loss(hidden: Hidden, targets: Targets, *, head: Head) -> Float[Array, ""]:
     """This context rank's share of the mean loss; the same on all its tensor ranks, and to be differentiated as one share."""
     return with_backward(partial(_forward, head=head), _backward)(hidden, targets)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import jax
 from jaxtyping import Array, Float
 
 from lcplan.strategy import Scheme
+from lcplan.strategy.scopes import ATTENTION
 from strategies.inputs.step_spec import StepSpec
 from strategies.kernels import chunk_kernel
 from strategies.kernels.interface import ChunkKernel
@@ -42,6 +44,7 @@ def attend(
     return attend_with(q, kv, kernel=kernel, spec=spec, documents=documents)
 
 
+@jax.named_scope(ATTENTION)
 def attend_with(
     q: Float[Array, "B T N H"],
     kv: Float[Array, "2 B T K H"],

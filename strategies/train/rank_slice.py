@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from lcplan.formats.errors import BadInputError
+from lcplan.strategy.scopes import OPTIMIZER
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.batch import Batch
 from strategies.model.decoder import Decoder
@@ -114,8 +115,9 @@ def build_slice(spec: StepSpec) -> Slice:
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         with alone(rank):
             loss, gradients, dropped = inside(state.params, batch)
-        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, updates)
+        with jax.named_scope(OPTIMIZER):
+            updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+            params = optax.apply_updates(state.params, updates)
         return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
 
     return Slice(spec, jax.jit(step, donate_argnums=0), shapes)

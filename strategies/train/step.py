@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from lcplan.strategy.scopes import OPTIMIZER
 from strategies.inputs.policy import PolicyObjective, PolicyTokens
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.accumulate import accumulate
@@ -133,8 +134,9 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         loss, gradients, dropped = counted(state.params, batch)
-        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, updates)
+        with jax.named_scope(OPTIMIZER):
+            updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+            params = optax.apply_updates(state.params, updates)
         return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
 
     shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)

@@ -17,6 +17,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
+from lcplan.strategy.scopes import LOSS
 from strategies.inputs.policy import PolicyTokens
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.loss import IGNORE, Head, chunk_count, token_losses
@@ -39,6 +40,7 @@ class Scaled:
     policy: PolicyTokens | None = None
 
 
+@jax.named_scope(LOSS)
 def chunked_loss(
     h_BTD: Float[Array, "B T D"], head_VD: Float[Array, "V D"], *, scaled: Scaled, spec: StepSpec, style: Style
 ) -> Float[Array, ""]:

@@ -11,14 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jax.experimental import topologies
+from described_devices import described_devices
 
 from lcplan import catalog
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.rollout_workloads import SampleWorkload
 from lcplan.strategy import Mesh, Sampling, Strategy
 from planner.measure.hlo.libtpu_memory import dump_options, temporaries
-from planner.measure.targets.target import gpu_target_config, gpu_topology
 from strategies.kernels import default_kernel
 from strategies.parallel.mesh import build_mesh
 from strategies.rollout.step import SampleSpec, build_step
@@ -36,16 +35,10 @@ REQUEST: dict[str, Any] = {
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Return the memory in bytes per device, and the lines of the executable that copy an array of four or more dimensions."""
     hardware, mesh = catalog.hardware(request["hardware"]), Mesh(**request["mesh"])
-    if hardware.kind == "gpu":
-        text = gpu_target_config(hardware, dnn=(9, 10, 2), runtime=(12, 9, 0))
-        topology = gpu_topology(mesh.devices, hardware)
-        described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
-    else:
-        described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
     strategy = Strategy(mesh=mesh, sampling=Sampling(mesh=mesh, parameters=request["parameters"]))
     model = ModelSpec.model_validate(catalog.model(request["model"]).model_dump() | request["changes"])
     spec = SampleSpec(model, SampleWorkload(**request["work"]), strategy, default_kernel(hardware.kind))
-    step = build_step(spec, build_mesh(strategy, described.devices[: mesh.devices]))
+    step = build_step(spec, build_mesh(strategy, described_devices(hardware, mesh.devices)))
     with TemporaryDirectory() as folder:
         options = dump_options(folder) if hardware.kind == "tpu" else {}
         compiled = step.jitted.lower(*step.abstract_arguments()).compile(options)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jax.experimental import topologies
+from described_devices import described_devices
 from schedule import products_beside_hops, products_beside_host_copies, ring_loops
 
 from lcplan import catalog
@@ -21,7 +21,6 @@ from lcplan.strategy import Strategy
 from planner.measure.hlo.executable import read_executable
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options, temporaries
-from planner.measure.targets.target import gpu_target_config, gpu_topology
 from strategies.inputs.step_spec import StepSpec
 from strategies.kernels import default_kernel
 from strategies.parallel.mesh import build_mesh
@@ -42,17 +41,11 @@ REQUEST: dict[str, Any] = {
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Memory in bytes a device, collectives as rows, attention kernels."""
     hardware, strategy = catalog.hardware(request["hardware"]), Strategy(**request["strategy"])
-    if hardware.kind == "gpu":
-        text = gpu_target_config(hardware, dnn=(9, 10, 2), runtime=(12, 9, 0))
-        topology = gpu_topology(strategy.devices, hardware)
-        described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
-    else:
-        described = topologies.get_topology_desc(platform="tpu", topology_name=hardware.topology_name)
     sizes = {name: request[name] for name in ("seq_len", "global_batch", "document_len")}
     workload = Workload(**sizes)
     model = ModelSpec.model_validate(catalog.model(request["model"]).model_dump() | request["changes"])
     spec = StepSpec(model, workload, strategy, default_kernel(hardware.kind))
-    step = build_step(spec, build_mesh(strategy, described.devices))
+    step = build_step(spec, build_mesh(strategy, described_devices(hardware, strategy.devices)))
     with TemporaryDirectory() as folder:
         options = request["options"] | (dump_options(folder) if hardware.kind == "tpu" else {})
         compiled = step.jitted.lower(*step.abstract_arguments()).compile(options)

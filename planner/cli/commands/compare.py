@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
 from lcplan.formats.textfile import write_text
-from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import Bytes, Tokens, document_option, knob_options, output_format, workload_options
+from planner.cli.build import RequestOptions, build_request, objective_option
+from planner.cli.options import (
+    RequestWords,
+    knob_options,
+    output_format,
+    request_options_with,
+    toolchain_option,
+    workload_options,
+)
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.measure.targets.toolchain import probe
@@ -49,21 +56,16 @@ class CompareOptions(RequestOptions):
 
 @click.command("compare", epilog=EPILOG)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--model", metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
-@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length of a train step: 262144, 256k or 1m.")
-@click.option("--hw", default="", metavar="NAME,NAME,..", help="Clusters to compare, separated by commas.")
-@click.option("--devices", type=click.IntRange(min=1), help="Exactly this many devices of each. [default: every count]")
-@click.option(
-    "--global-batch",
-    type=click.IntRange(min=1),
-    metavar="SEQS",
-    help="Sequences per step. [default: the largest default batch of the clusters]",
+@request_options_with(
+    RequestWords(
+        hw=click.option("--hw", default="", metavar="NAME,NAME,..", help="Clusters to compare, separated by commas."),
+        needs_model=False,
+        devices="Exactly this many devices of each. [default: every count]",
+        batch_default="the largest default batch of the clusters",
+        budget_default="each hardware's usable memory",
+    )
 )
-@document_option
-@click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: each hardware's usable memory]")
-@click.option(
-    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="Figure to optimise."
-)
+@objective_option
 @click.option(
     "--stages",
     type=click.Choice(["modelled", "compiled"]),
@@ -74,7 +76,7 @@ class CompareOptions(RequestOptions):
 @click.option("--survivors", type=click.IntRange(1, 1000), default=4, show_default=True, help="Compiles of each cluster.")
 @click.option("--price", metavar="USD,USD,..", help="Dollars per device-hour: one for all, or one for each cluster or run.")
 @click.option("--page", metavar="FILE", help="Also write the table as one HTML page.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @workload_options
 @knob_options
 @output_format

@@ -14,7 +14,7 @@ from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
-from planner.cli.options import knob_options, output_format, request_options, workload_options
+from planner.cli.options import knob_options, output_format, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import probe
@@ -22,6 +22,7 @@ from planner.measure.workers.pool import PoolLimits
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
+from planner.run.pace import pace_notes
 from planner.run.timed_slice import says
 from planner.run.toolchain_offer import Offer, offer
 from planner.space.one_strategy import BrokenRulesError
@@ -57,7 +58,7 @@ class EstimateOptions(RequestOptions):
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
 @click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
 @click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @knob_options
 @output_format
 def command(**options: Any) -> int:
@@ -79,7 +80,8 @@ def command(**options: Any) -> int:
         bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
-    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed))
+    slow = pace_notes(request, name=imported.trainer if imported else None, step_s=candidates[0].estimate["step_s"])
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed), *slow)
     if len(candidates) > 1:
         _print_several(candidates, request, output=parsed.output, notes=notes)
     else:
@@ -92,7 +94,7 @@ def _as_run(request: SearchRequest, imported: Imported | None) -> SearchRequest:
     """Return the request with the priced step of an imported file."""
     if imported is None:
         return request
-    from planner.imports.estimate import as_run
+    from planner.imports.step import as_run
 
     return as_run(request, imported)
 
@@ -109,7 +111,8 @@ def _strategies(request: SearchRequest, offered: Offer, imported: Imported | Non
     """Return the strategies asked for; add the importer's refusals to an error about broken rules."""
     if imported is None:
         return resolve_strategies(request, offered.backends)
-    from planner.imports.estimate import placed, refused_too
+    from planner.imports.estimate import refused_too
+    from planner.imports.step import placed
 
     try:
         found = resolve_strategies(request, offered.backends)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lcplan.formats.errors import BadInputError
-from planner.cli.options import PRICE, output_format
+from planner.cli.options import output_format, price_option
 from planner.cli.output import print_csv, print_json, print_view
 from planner.explain.explanation import Comparison, Explanation, compare, explain
 from planner.explain.strategy_words import named_strategy
@@ -28,7 +28,7 @@ MOST = 2
 @click.command("explain", epilog=EPILOG, short_help="Why a strategy won, why the others lost, which changes would alter that.")
 @click.argument("run", metavar="PLAN|RUN")
 @click.argument("strategies", metavar="[STRATEGY] [STRATEGY]", nargs=-1)
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @output_format
 def command(run: str, strategies: tuple[str, ...], price: float | None, output: str) -> int:
     """Explain the winner of RUN, or STRATEGY; compare two strategies term by term.

@@ -12,7 +12,8 @@ from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
-from planner.cli.options import Several
+from planner.cli.commands.inspect_profile import show_profile
+from planner.cli.options import Several, toolchain_option
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
@@ -23,18 +24,21 @@ Examples:
   lcplan inspect part matmul --shape B=2368,D=2048,F=32768 --hw tpu-v5e-8 --mesh data=2,tensor=4 --collective-matmul off,one-way
   lcplan inspect part matmul --shape B=2048,D=8192,F=8192 --hw dgx-h100 --mesh tensor=8 --sharding "B D/tensor,D/tensor F->B F"
   lcplan inspect part attention --shape B=1,T=65536,N=32,K=8,H=128 --hw gb200-nvl72 --mesh context=8 --scheme ring,ulysses
+  lcplan inspect --profile trace run
   lcplan inspect part collective --op all-reduce --axis tensor --shape B=4096,D=4096 --hw dgx-h100 --mesh tensor=8"""
 
 
 @click.command("inspect", epilog=EPILOG)
-@click.argument("what", type=click.Choice(["part"]))
-@click.argument("kind", type=click.Choice(list(KINDS)))
-@click.option("--shape", required=True, metavar="DIM=N,..", help="Global sizes by letter: B=1024,D=2048,F=8192.")
+@click.argument("what", metavar="part KIND | --profile DIR [PLAN|RUN]", required=False)
+@click.argument("kind", metavar="", required=False)
+@click.option("--profile", metavar="DIR|FILE", help="Read the profile that jax.profiler wrote in this folder.")
+@click.option("--program", metavar="NAME", help="--profile: the program. [default: the one with most time]")
+@click.option("--shape", metavar="DIM=N,..", help="Global sizes by letter: B=1024,D=2048,F=8192.")
 @click.option("--sharding", metavar="TEXT", help='matmul, ffn: arrays as "B/data D/tensor, D F/tensor -> B/data F/tensor".')
 @click.option("--op", type=click.Choice(get_args(PartOp)), help="collective: its kind.")
 @click.option("--axis", type=click.Choice(AXES), help="collective: its axis. [default: the last axis of --mesh above 1]")
 @click.option("--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Dtype of all arrays.")
-@click.option("--hw", required=True, metavar="NAME|FILE", help="Hardware: catalogue name or YAML spec.")
+@click.option("--hw", metavar="NAME|FILE", help="Hardware of the part: catalogue name or YAML spec.")
 @click.option("--mesh", default="", metavar="AXIS=N,..", help="Axes that the program runs on: data=2,tensor=4.")
 @click.option(
     "--sharding-mode",
@@ -50,14 +54,26 @@ Examples:
 )
 @click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
 @click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
 def command(**options: Any) -> int:
-    """Compile one PART for the target: matmul, ffn (a feed-forward), attention, or collective.
+    """Look inside: ``part KIND`` compiles one part of a step; ``--profile DIR`` reads the profile of a step that ran.
 
-    It shows memory_analysis, collectives by axis and level, kernels, and the modelled time.
+    A part is a matmul, ffn (a feed-forward), attention, or collective.
+    The output has memory_analysis, collectives by axis and level, kernels, and the modelled time.
     Where the devices are at hand (cpu-host always), the part is timed too.
+
+    A profile is the folder that jax.profiler.start_trace wrote.
+    The output has the time of a step by part, exposed and hidden communication, and idle time.
+    With the plan that ran, measured times are next to predicted ones.
     """
+    if options["profile"]:
+        return show_profile(options)
+    return _show_part(options)
+
+
+def _show_part(options: dict[str, Any]) -> int:
+    _check_words(options)
     hardware = catalog.hardware(options["hw"])
     mesh = _mesh(options["mesh"], hardware.devices)
     axis = options["axis"] or next((name for name in reversed(AXES) if getattr(mesh, name) > 1), None)
@@ -74,6 +90,25 @@ def command(**options: Any) -> int:
     if errors:
         raise StageFailedError(f"the part could not be compiled: {errors[0]}")
     return 0
+
+
+def _check_words(options: dict[str, Any]) -> None:
+    """Check the words of a part.
+
+    Raises
+    ------
+    BadInputError
+        Another word than ``part``, an unknown kind, or an option that every part needs is missing.
+    """
+    if options["what"] is None:
+        raise BadInputError("inspect: give 'part KIND' or --profile DIR; see lcplan inspect --help")
+    if options["what"] != "part":
+        raise BadInputError(f"inspect {options['what']}: what to inspect? 'part KIND', or --profile DIR of a plan's step")
+    if options["kind"] not in KINDS:
+        raise BadInputError(f"inspect part {options['kind'] or ''}: the kind of part is one of {', '.join(KINDS)}")
+    missing = [f"--{name}: missing; every part needs it" for name in ("shape", "hw") if not options[name]]
+    if missing:
+        raise BadInputError(missing)
 
 
 def _mesh(text: str, devices: int) -> Mesh:
@@ -121,6 +156,6 @@ def _print(bench: Bench, variants: tuple[Variant, ...], output: str) -> None:
         }
         print_json(document | {"variants": shown})
     else:
-        from planner.report.terminal.part import part_view
+        from planner.report.terminal.inspect.part import part_view
 
         print_view(part_view(bench, variants))

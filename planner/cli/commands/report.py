@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lcplan.formats.errors import BadInputError, StageFailedError
-from planner.cli.options import PRICE
+from planner.cli.options import price_option
 from planner.cli.output import print_json, print_view
 from planner.run.run_read import read_run
 
@@ -21,7 +21,7 @@ Examples:
 @click.argument("run", metavar="RUN|PLAN")
 @click.option("--out", metavar="FILE", help="The page. [default: report.html in the run's folder]")
 @click.option("--plots", metavar="DIR", help="Also write every chart as PNG and SVG into this folder.")
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )

@@ -12,8 +12,8 @@ import click
 from lcplan.formats.errors import EXIT_ANSWER, EXIT_NOTHING_FITS, BadInputError, StageFailedError
 from planner.candidates.cost import Cost
 from planner.candidates.rows import flat_row
-from planner.cli.build import RequestOptions, build_request
-from planner.cli.options import PRICE, knob_options, output_format, request_options, workload_options
+from planner.cli.build import RequestOptions, build_request, objective_option
+from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
@@ -64,9 +64,7 @@ class SearchOptions(RequestOptions):
 @click.command("search", epilog=EPILOG)
 @request_options
 @workload_options
-@click.option(
-    "--objective", type=click.Choice(get_args(Objective)), default="tokens_per_s", show_default=True, help="Figure to optimise."
-)
+@objective_option
 @click.option(
     "--stages",
     type=click.Choice(get_args(Stage)),
@@ -108,13 +106,13 @@ class SearchOptions(RequestOptions):
 )
 @click.option("--for-jax", metavar="VERSION", help="jax of that trainer. [default: that of --toolchain, else the verified one]")
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
 @click.option(
     "--step", is_eager=True, metavar="FILE", help="Search over the step of this Python file in place of lcplan's own."
 )
 @click.option("--knob", multiple=True, metavar="NAME=VALUE,..", help="With --step: values of one of the file's knobs.")
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @knob_options
 @output_format
 def command(**options: Any) -> int:

@@ -10,8 +10,15 @@ from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
 from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
-from planner.cli.hardware_words import noted
-from planner.cli.options import HW_HELP, PRICE, Bytes, Tokens, document_option, knob_options, output_format, workload_options
+from planner.cli.options import (
+    RequestWords,
+    knob_options,
+    output_format,
+    price_option,
+    request_options_with,
+    toolchain_option,
+    workload_options,
+)
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.report.terminal.whatif import whatif_view
@@ -47,22 +54,16 @@ class WhatIfOptions(RequestOptions):
 
 @click.command("whatif", epilog=EPILOG, short_help="Longest sequence, fewest devices, largest batch, or a sweep.")
 @click.argument("question", type=click.Choice(get_args(Question)))
-@click.option("--model", required=True, metavar="NAME|FILE", help="Catalogue name, config.json (or its folder), or YAML spec.")
-@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Sequence length; not needed by max-seq, and a sweep may vary it.")
-@click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP)
-@click.option("--devices", type=click.IntRange(min=1), help="At most this many devices. [default: all of the hardware]")
-@click.option(
-    "--global-batch",
-    type=click.IntRange(min=1),
-    metavar="SEQS",
-    help="Sequences per step. [default: 16k tokens per device, at least 4 Mi; on cpu-host one sequence per device]",
+@request_options_with(
+    RequestWords(
+        seq="Sequence length; not needed by max-seq, and a sweep may vary it.",
+        devices="At most this many devices. [default: all of the hardware]",
+    )
 )
-@document_option
-@click.option("--budget", type=Bytes(), metavar="BYTES", help="Memory per device. [default: the hardware's usable memory]")
 @click.option("--vary", multiple=True, metavar="NAME=VALUES", help="Values with commas, or a..b doubling (repeatable).")
-@click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
+@price_option
 @click.option("--compile", is_flag=True, help="Confirm with the target's own compiler.")
-@click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
+@toolchain_option
 @workload_options
 @knob_options
 @output_format

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import whole_in
 from planner.measure.engines.interface import Engine
 from planner.measure.engines.local import Local
 from planner.measure.targets.toolchain import Toolchain
@@ -53,9 +54,10 @@ def _address(word: str, name: str, rest: str) -> str:
 
 
 def _count(word: str, text: str, *, most: int) -> int:
-    if not (text.isdecimal() and len(text) <= 6 and 0 < int(text) <= most):
+    count = whole_in(text)
+    if count is None or not 0 < count <= most:
         raise BadInputError(f"--engine {word[:80]!r}: give a number from 1 to {most}")
-    return int(text)
+    return count
 
 
 def follow_process_0(word: str, toolchain: Toolchain) -> int | None:

@@ -24,12 +24,10 @@ from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.work import ProgramWork, Work
 from planner.measure.workers.exclusive import alone_on_this_machine
-from planner.measure.workers.job import CompileJob, Purpose
+from planner.measure.workers.job import PROGRAMS, CompileJob, Purpose
 from planner.measure.workers.pool import Outcome, Pool, PoolLimits
 from planner.measure.workers.process import Failure, FailureKind
 
-PROGRAMS = ("strategies.", "planner.measure.")
-"""The packages whose programs a worker runs."""
 TOOLCHAIN_VARIABLE = "LCPLAN_TOOLCHAIN"
 """The variable that names a worker's Python, whose jax compiles."""
 _PROCESSES = threading.local()
@@ -46,7 +44,7 @@ class RemoteJob(Frozen):
     @field_validator("job")
     @classmethod
     def _ours(cls, job: CompileJob) -> CompileJob:
-        if not job.program.module.startswith(PROGRAMS):
+        if job.program not in PROGRAMS:  # its module is imported, and the folders of its packages are searched
             raise ValueError(f"program {job.program.module!r} is not a program of lcplan")
         return job
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
+from lcplan.formats.text import whole_in
 
 VARIABLE = "LCPLAN_GANG"
 COORDINATOR = "JAX_COORDINATOR_ADDRESS"
@@ -67,9 +68,10 @@ def launched(environment: Mapping[str, str]) -> Place:
     """
     for rank, size in zip(RANKS, SIZES, strict=True):
         told = [environment.get(size, ""), environment.get(rank, "")]
-        if all(word.isdecimal() for word in told) and int(told[1]) < int(told[0]) and int(told[0]) > 1:
+        processes, place = map(whole_in, told)
+        if processes is not None and place is not None and place < processes and processes > 1:
             coordinator = environment.get(COORDINATOR) if rank == RANKS[0] else None
-            return Place(processes=int(told[0]), rank=int(told[1]), coordinator=coordinator)
+            return Place(processes=processes, rank=place, coordinator=coordinator)
     raise BadInputError(
         "neither srun nor mpirun started this as one of several processes; elsewhere set "
         f"{COORDINATOR}=HOST:PORT, {SIZES[0]} and {RANKS[0]} (from 0) in each"

@@ -51,6 +51,10 @@ SCORINGS = {name: Program(name=name, module=f"strategies.rl.{name}") for name in
 """Forward passes over sampled sequences (``RlWorkload.scorings``)."""
 UPDATE = Program(module="strategies.rl.update_step")
 """The policy update: a train step, under the train step's name."""
+RING = Program(module="planner.measure.targets.ring_program", packages=("lcplan", "planner"))
+"""A small ring, by which a toolchain is tried."""
+PROGRAMS = (STEP, PREFILL, DECODE, RESHARD, *SCORINGS.values(), UPDATE, RING)
+"""All programs. A worker of an engine runs no others."""
 
 
 class CompileJob(Frozen):

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from cost_models.parts.memory import STEP_MEMORY, TRAINER
 from lcplan.formats.units import format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
+from planner.imports.advice import Change
 from planner.imports.estimate import Opinion
 from planner.request.request import SearchRequest
 from planner.trainers import trainer
@@ -54,19 +56,37 @@ def _host(opinion: Opinion) -> str:
 
 def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:
     advice, step = opinion.advice, candidate.estimate["step_s"]
+    if not opinion.fits:
+        yield Text(_largest(candidate))
     yield Text("\nChanges that lcplan recommends", style="bold")
     for reason in advice.why_none:
         yield Text(f"  not looked for: {reason}")
     if advice.why_none:
         return
     if advice.best is None:
-        nothing = "nothing that it prices is 2 % faster" if opinion.fits else "nothing fits these devices"
+        runs = opinion.fits and not opinion.refusals
+        nothing = "nothing that it prices is 2 % faster" if runs else "nothing that it prices runs on these devices"
         yield Text(f"  {nothing} (for {opinion.imported.trainer}, on as many devices)")
         return
     for change in (*advice.single, advice.best):
-        estimate = change.candidate.estimate
-        gain = f"step {format_seconds(step)} -> {format_seconds(estimate['step_s'])} ({estimate['step_s'] / step - 1:+.1%})"
-        together = "together: " if change is advice.best and len(change.what) > 1 else ""
-        yield Text(
-            f"  {together}{'; '.join(change.what)}\n    {gain}, memory {format_bytes(estimate['memory_bytes']['total'])}"
-        )
+        together = "together: " if change is advice.best and advice.single and len(change.what) > 1 else ""
+        yield Text(f"  {together}{'; '.join(change.what)}\n    {_gain(change, step)}")
+
+
+def _gain(change: Change, step: float) -> str:
+    """Return the step time and the memory of a change; that of the whole file, where it was read again."""
+    estimate = change.candidate.estimate
+    gain = f"step {format_seconds(step)} -> {format_seconds(estimate['step_s'])} ({estimate['step_s'] / step - 1:+.1%})"
+    if change.unpriced:
+        gain += " and the time to move the state, which is not priced"
+    need = estimate["memory_bytes"]["total"] if change.need_bytes is None else change.need_bytes
+    return f"{gain}, memory {format_bytes(need)}"
+
+
+def _largest(candidate: Candidate) -> str:
+    """Return the part of memory that takes most, with its size and share."""
+    labels = {part.key: part.label for part in (*STEP_MEMORY, TRAINER)}
+    parts = {name: size for name, size in candidate.estimate["memory_bytes"].items() if name in labels}
+    name = max(parts, key=lambda part: parts[part])
+    share = parts[name] / sum(parts.values())
+    return f"most of it: {labels[name]}, {format_bytes(parts[name])} ({share:.0%})"

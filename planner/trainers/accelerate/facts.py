@@ -116,5 +116,6 @@ TRAINER = Trainer(
     documents_lost=not_masked("Accelerate"),
     whole_loss=True,
     program=TRANSFORMERS,
+    changes="changes",
     reads=Format("FILE.yaml", "an Accelerate launch YAML", unsaid=("model", "seq", "global_batch", "microbatches")),
 )

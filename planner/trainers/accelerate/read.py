@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from cost_models.inputs.program import Program
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_yaml
 from planner.trainers.accelerate.facts import ROTATION
 from planner.trainers.accelerate.read_sharding import Way, way_of
-from planner.trainers.common.imported import Imported, mesh_text, whole
+from planner.trainers.common.imported import Imported, mesh_text, nested, whole, with_changes
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 
 _PARALLEL = "parallelism_config_"
@@ -25,7 +26,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
     """
-    data = read_yaml(file)
+    data = unquoted(read_yaml(file))
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
     return imported(data, devices=devices, file=file)
@@ -49,19 +50,22 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
-        options["remat"] = (_remat(fsdp),)
+        options["remat"] = (_remat(fsdp, file=file),)
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    settings = _settings(data, parallel, fsdp=fsdp)
     return Imported(
         "accelerate",
         file,
         options,
         unknown=unknown_keys("accelerate", keys),
-        notes=(*_notes(data), *way.notes, *notes_on("accelerate", _settings(data, parallel, fsdp=fsdp))),
+        notes=(*_notes(data), *way.notes, *notes_on("accelerate", settings)),
         more=way.differences,
         refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
         program=_program(way, parallel, file=file),
         waives=way.waives,
         whole_weights=way.whole_weights,
+        settings=settings,
+        again=lambda changes: imported(nested(with_changes(settings, changes)), devices=devices, file=file),
     )
 
 
@@ -85,8 +89,10 @@ def _keys(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any
 
 def _settings(data: dict[str, Any], parallel: dict[str, Any], *, fsdp: dict[str, Any]) -> dict[str, Any]:
     """Every value by its key, nested ones with their section before a dot."""
-    nested = {f"parallelism_config.{key}": value for key, value in parallel.items()}
-    return {**data, **nested, **{f"fsdp_config.{key}": value for key, value in fsdp.items()}}
+    sections = {"parallelism_config": parallel, "fsdp_config": fsdp}
+    sections |= {"deepspeed_config": data["deepspeed_config"]} if isinstance(data.get("deepspeed_config"), dict) else {}
+    alone = {key: value for key, value in data.items() if key not in sections}
+    return alone | {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
 
 
 def _section(data: dict[str, Any], name: str, *, prefix: str, file: str) -> dict[str, Any]:
@@ -129,11 +135,11 @@ def _product(sizes: dict[str, int]) -> int:
     return sizes["data"] * sizes["fsdp"] * sizes["context"] * sizes["tensor"]
 
 
-def _remat(fsdp: dict[str, Any]) -> str:
+def _remat(fsdp: dict[str, Any], *, file: str) -> str:
     """Checkpointing, with each layer's input on the device or on the host (``activation_checkpointing_offload``, FSDP2)."""
-    if not fsdp["fsdp_activation_checkpointing"]:
+    if not truth(fsdp, "fsdp_activation_checkpointing", file=file):
         return "save-all"
-    return "offload-layer-in" if fsdp.get("fsdp_activation_checkpointing_offload") else "full"
+    return "offload-layer-in" if truth(fsdp, "fsdp_activation_checkpointing_offload", file=file) else "full"
 
 
 def _scheme(parallel: dict[str, Any], file: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cost_models.inputs.program import Program
+from lcplan.formats.booleans import truth
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from planner.trainers import Difference, Job
@@ -124,13 +125,15 @@ def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Wa
     strategy = fsdp.get("fsdp_sharding_strategy", resharding if resharding in SHARDING else None)
     first = strategy is not None and fsdp.get("fsdp_version", 1) != 2
     sharding = _sharding(strategy, file=file) if first else "FULL_SHARD"
-    kept = resharding in ("FALSE", "SHARD_GRAD_OP")
+    kept = resharding == "SHARD_GRAD_OP"
+    if resharding not in SHARDING:
+        kept = not truth(fsdp, "fsdp_reshard_after_forward", default=True, file=file)
     return Way(
         "fsdp1" if fsdp.get("fsdp_version", 2 if not first else 1) == 1 else "fsdp",
         sharding,
         machines=machines,
-        offloads=bool(fsdp.get("fsdp_offload_params")),
-        checkpoints=bool(fsdp.get("fsdp_activation_checkpointing")),
+        offloads=truth(fsdp, "fsdp_offload_params", file=file),
+        checkpoints=truth(fsdp, "fsdp_activation_checkpointing", file=file),
         keeps_gathered=kept or sharding in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2"),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import few
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import AxisName
 from planner.trainers import Difference, Job
@@ -16,6 +17,31 @@ MOST = 2**40
 """The largest count that a workload takes."""
 LARGEST = 2**62
 """Above any size or rate of a configuration."""
+
+
+def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with some of them changed; None: without the setting.
+
+    >>> with_changes({"a": 1, "b": 2}, {"a": None, "c": 3})
+    {'b': 2, 'c': 3}
+    """
+    return {key: value for key, value in (dict(settings) | dict(changes)).items() if changes.get(key, value) is not None}
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the section of each before a dot as a mapping of sections.
+
+    >>> nested({"a": 1, "s.b": 2, "s.c": 3})
+    {'a': 1, 's': {'b': 2, 'c': 3}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        section, dot, key = name.partition(".")
+        if dot and isinstance(found.setdefault(section, {}), dict):
+            found[section][key] = value
+        else:
+            found[name] = value
+    return found
 
 
 def nothing_more(_: Job) -> list[Difference]:
@@ -58,8 +84,17 @@ class Imported:
     """Parts of the run that lcplan has no price for, so that the verdict is not "fits"."""
     waives: tuple[str, ...] = ()
     """Rules of the trainer that do not hold for this way of running it."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The file's settings, nested ones with their section before a dot; of a format whose settings lcplan can change."""
+    again: Callable[[Mapping[str, Any]], Imported] | None = None
+    """Reads the file with some of its settings changed, None: without the setting; None where lcplan can't change any."""
     whole_weights: bool = False
     """Whether every data-parallel rank holds the weights whole, as below ZeRO-3, though the mesh calls these ranks fsdp."""
+
+    def __post_init__(self) -> None:
+        """Keep the first of many notes and unknown keys: a file may have any number of them."""
+        object.__setattr__(self, "unknown", few(self.unknown))
+        object.__setattr__(self, "notes", few(self.notes))
 
 
 class Reader(Protocol):

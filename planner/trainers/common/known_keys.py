@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from lcplan.formats.text import few
 from planner.trainers.registry import folder_of, package_of
 
 
@@ -24,10 +25,10 @@ def known_keys(trainer: str) -> frozenset[str]:
 
 
 def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
-    """List the ``keys`` that the trainer does not know, each with the nearest known one."""
+    """List the ``keys`` that the trainer does not know, each with the nearest known one; of many the first few."""
     known = known_keys(trainer)
     strange = (key for key in keys if key not in known)
-    return tuple(f"{key}{_near(key, known)}" for key in strange)
+    return few(f"{key:.80}{_near(key, known)}" for key in strange)
 
 
 def _near(key: str, known: frozenset[str]) -> str:

@@ -78,5 +78,6 @@ TRAINER = Trainer(
     whole_loss=True,
     replicates=False,
     program=TRANSFORMERS,
+    changes="changes",
     reads=Format("FILE.json", "a DeepSpeed JSON", unsaid=("model", "seq", "remat")),
 )

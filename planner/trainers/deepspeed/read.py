@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.textfile import read_json
 from planner.trainers import Difference, Job
-from planner.trainers.common.imported import Imported, mesh_text, whole
+from planner.trainers.common.imported import Imported, mesh_text, nested, whole, with_changes
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 from planner.trainers.common.rules import bf16_masters
 from planner.trainers.common.zero import Zero, stage_of
@@ -25,7 +26,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a JSON, numbers that do not multiply, or something that lcplan has no word for.
     """
-    data = read_json(file)
+    data = _flags_read(read_json(file), file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     return imported(data, devices=devices, file=file)
@@ -53,6 +54,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         "reduce_dtype": ("fp32" if reduce == "fp32" else "bf16",),
         "moments_dtype": ("bf16" if _halves(data, sharding) == 2 else "fp32",),
     }
+    settings = _settings(data)
     return Imported(
         "deepspeed",
         file,
@@ -64,7 +66,34 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         program=sharding.program,
         whole_weights=sharding.whole_weights,
         waives=sharding.waives,
+        settings=settings,
+        again=lambda changes: imported(nested(with_changes(settings, changes)), devices=devices, file=file),
     )
+
+
+SECTIONS = ("zero_optimization", "tensor_parallel", "bf16")
+
+
+def _settings(data: dict[str, Any]) -> dict[str, Any]:
+    """Every value by its key, those of a section with its name before a dot."""
+    sections = {name: data[name] for name in SECTIONS if isinstance(data.get(name), dict)}
+    alone = {key: value for key, value in data.items() if key not in sections}
+    return alone | {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+
+
+FLAGS = {"bf16": ("enabled", "bf16_master_weights_and_grads", "bf16_optimizer_states"), "zero_optimization": ("overlap_comm",)}
+"""Booleans of each section that lcplan reads; ``bfloat16`` is an older name of ``bf16``."""
+
+
+def _flags_read(data: Any, file: str) -> Any:
+    """Return the file's values with each boolean that is read as one; ``auto``, which Transformers fills in, stays."""
+    data = unquoted(data)
+    for name, flags in (*FLAGS.items(), ("bfloat16", FLAGS["bf16"])):
+        section = data.get(name) if isinstance(data, dict) else None
+        if isinstance(section, dict):
+            given = [key for key in flags if section.get(key, "auto") != "auto"]
+            data = {**data, name: section | {key: truth(section, key, file=file) for key in given}}
+    return data
 
 
 def _section(data: dict[str, Any], name: str, *, file: str) -> dict[str, Any]:

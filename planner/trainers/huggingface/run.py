@@ -62,15 +62,28 @@ def imported_run(run: HubRun) -> Imported:
         The number of devices is unknown, or sizes do not divide.
     """
     base = _base(run)
-    ranks = _ranks(base.options["mesh"])
-    options = dict(base.options)
-    for key in ("global_batch", "microbatches"):
-        options.pop(key, None)
-    options |= {"global_batch": run.micro * run.steps * ranks, "microbatches": (run.steps,)}
+    return _of_base(run, base, options=_batch(run, base))
+
+
+def _batch(run: HubRun, base: Imported) -> dict[str, Any]:
+    """Return the base's options with the run's own batch and checkpointing."""
+    options = {key: value for key, value in base.options.items() if key not in ("global_batch", "microbatches")}
+    options |= {"global_batch": run.micro * run.steps * _ranks(base.options["mesh"]), "microbatches": (run.steps,)}
+    return options | ({"remat": (run.checkpointing,)} if run.checkpointing else {})
+
+
+def _changed(run: HubRun, base: Imported, changes: Mapping[str, Any]) -> Imported:
+    """Return the run with settings of its launch changed; its batch and checkpointing are then open."""
+    assert base.again is not None, "both readers read a file again"
+    again = base.again(changes)
+    return _of_base(run, again, options={key: value for key, value in again.options.items() if key != "remat"})
+
+
+def _of_base(run: HubRun, base: Imported, *, options: dict[str, Any]) -> Imported:
+    """Return the launch that a base states with the facts of the run."""
     model, notes = _model(run.model)
     options |= {"model": model} if model else {}
     options |= {"seq": run.seq} if run.seq else {}
-    options |= {"remat": (run.checkpointing,)} if run.checkpointing else {}
     options |= {"scheme": (run.scheme,)} if run.scheme and run.context > 1 else {}
     options |= _fused(run)
     own = run.scheme is not None and run.context > 1
@@ -84,6 +97,7 @@ def imported_run(run: HubRun) -> Imported:
         unpriced=(*run.unpriced, *base.unpriced),
         waives=(*base.waives, *(OWN_CONTEXT if own else ())),
         refuses=(lambda _: []) if own else base.refuses,
+        again=None if own else lambda changes: _changed(run, base, changes),
     )
 
 

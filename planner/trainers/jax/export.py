@@ -22,6 +22,7 @@ _MODULE = '''"""{title}.
 Mesh, shardings, remat policy and flags of the plan in the same folder, and lcplan's own step as an example:
 
     python {file} --steps 3
+    python {file} --steps 5 --profile trace && lcplan inspect --profile trace {plan_file}
 """
 
 {environment_text}
@@ -69,15 +70,22 @@ def example_step(mesh):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3)
-    steps = parser.parse_args().steps
+    parser.add_argument("--profile", metavar="DIR", help="trace all steps but the first into this folder")
+    arguments = parser.parse_args()
     if PROCESSES > 1:
         jax.distributed.initialize()
     step = example_step(make_mesh())
     state, batch = step.init(jax.random.key(0)), step.example_batch(jax.random.key(1))
-    for number in range(steps):
+    for number in range(arguments.steps):
+        if number == 1 and arguments.profile:
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # only the devices' operations
+            jax.profiler.start_trace(arguments.profile, profiler_options=options)
         start = time.perf_counter()
         state, metrics = step.jitted(state, batch)
         print(f"step {{number}}: loss {{float(metrics.loss):.4f}}, {{time.perf_counter() - start:.3f}} s", flush=True)
+    if arguments.profile and arguments.steps > 1:
+        jax.profiler.stop_trace()
 
 
 if __name__ == "__main__":

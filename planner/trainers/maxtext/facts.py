@@ -270,6 +270,7 @@ TRAINER = Trainer(
     keys=frozenset({"attention_block", "scheduler"}),
     fused_on_amd=True,
     jax=JAX,
+    changes="configuration.changes",
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
     compiles="tpu",
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cost_models.inputs.program import STEP
+from lcplan.formats.booleans import truth
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.strategy import AXIS_ORDERS, AxisName
-from planner.trainers.common.imported import Imported, mesh_text, number, whole
+from planner.trainers.common.imported import Imported, mesh_text, number, whole, with_changes
 from planner.trainers.common.known_keys import notes_on, unknown_keys
 from planner.trainers.maxtext.experts import read_dispatch
 from planner.trainers.maxtext.facts import SCHEMES, SPLASH_BLOCKS
@@ -19,9 +20,10 @@ from planner.trainers.maxtext.read_memory import MOMENTS, Beyond
 from planner.trainers.maxtext.read_mesh import inside_a_slice, mesh_sizes, target_of
 from planner.trainers.maxtext.read_model import base_model, model_of
 from planner.trainers.maxtext.read_remat import kept
+from planner.trainers.maxtext.reading.file import Said
 from planner.trainers.maxtext.reading.file import said as said_by
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, read_flags
-from planner.trainers.maxtext.reading.programs import LATENT, attention_notes, refuse_other_programs
+from planner.trainers.maxtext.reading.programs import LATENT, attention_notes, program_of, refuse_other_programs
 from planner.trainers.maxtext.reading.words import notes_on_words, topology_of, unresolved_of
 from planner.trainers.maxtext.refusals import refusals_of
 
@@ -77,7 +79,11 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     BadInputError
         Not a YAML mapping, a value that MaxText has not (with the nearest), or something that lcplan has no word for.
     """
-    given = said_by(Path(file))
+    return _imported(said_by(Path(file)), file=file, devices=devices, slices=slices)
+
+
+def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Imported:
+    """Return the configuration that the keys and values state."""
     said, unresolved = given.values, unresolved_of(given, file=file)
     unknown = unknown_keys("maxtext", [*said, *given.unknown])
     values = {**DEFAULTS, **said}
@@ -119,22 +125,21 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
             *notes_on("maxtext", said),
         ),
         more=Beyond(values, tensors),
-        program=STEP.model_copy(update={"attention": "tokamax", "gathered_calls": "once"})
-        if _one_backward_kernel(values)
-        else STEP,
         unpriced=tuple(notes_on("maxtext", said, takes_memory=True)),
+        program=program_of(values),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
+        settings={**said, "slices": target.slices},
+        again=lambda changes: _imported(
+            replace(given, values=with_changes(said, changes)), file=file, devices=devices, slices=slices
+        ),
     )
 
 
-def _one_backward_kernel(values: Mapping[str, Any]) -> bool:
-    """Return whether attention's backward pass on TPU is one kernel; Tokamax's splash attention has no other."""
-    return values["attention"] == "flash" and bool(values["use_tokamax_splash"] or values.get("sa_use_fused_bwd_kernel"))
-
-
 def _check(values: Mapping[str, Any], *, file: str) -> None:
-    """Values that several readers rely on."""
+    """Check values that several readers rely on, and every boolean."""
+    for key in (key for key, default in DEFAULTS.items() if isinstance(default, bool)):
+        truth(values, key, file=file)
     whole(values["num_vocab_tiling"], "num_vocab_tiling", file=file)
     if values["mtp_num_layers"] != 0:
         whole(values["mtp_num_layers"], "mtp_num_layers", file=file)

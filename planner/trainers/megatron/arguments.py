@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import whole_in
 from planner.shell.launch import Launch
 from planner.shell.script import Word
 from planner.shell.trainer_words import trainer_words, unread
@@ -68,9 +70,12 @@ def parse_script(text: str, file: str) -> Parsed:
             unknown[name] = Word(f"--{name} {' '.join(found[name])}", word.unknown)
     if not found:
         raise BadInputError(f"{file}: no Megatron argument in it")
-    kept = {key: values for key, values in found.items() if values != ["false"] and key not in unknown}
+    kept = {key: values for key, values in found.items() if unquoted(values) != [False] and key not in unknown}
     return Parsed(
-        {key: [] if values == ["true"] else values for key, values in kept.items()}, unknown, tuple(notes), script.launch
+        {key: [] if unquoted(values) == [True] else values for key, values in kept.items()},
+        unknown,
+        tuple(notes),
+        script.launch,
     )
 
 
@@ -93,9 +98,10 @@ def numbers(arguments: Arguments, file: str) -> Number:
         values = arguments.get(name)
         if values is None:
             return default
-        if len(values) != 1 or not values[0].isdecimal():
-            raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a whole number above zero")
-        return whole(int(values[0]), f"--{name}", file=file)
+        found = whole_in(values[0]) if len(values) == 1 else None
+        if found is None:
+            raise BadInputError(f"{file}: --{name} {' '.join(values)[:60]}: not a whole number above zero")
+        return whole(found, f"--{name}", file=file)
 
     return read
 
@@ -115,4 +121,4 @@ def real(arguments: Arguments, name: str, *, default: float, file: str) -> float
         (text,) = values
         return number(float(text), f"--{name}", file=file)
     except ValueError:
-        raise BadInputError(f"{file}: --{name} {' '.join(values)}: not a number") from None
+        raise BadInputError(f"{file}: --{name} {' '.join(values)[:60]}: not a number") from None

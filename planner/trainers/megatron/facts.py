@@ -101,5 +101,6 @@ TRAINER = Trainer(
     folds_experts=True,
     keys=frozenset({"expert_fold", "expert_tensor"}),
     program=MEGATRON_FSDP,
+    changes="changes",
     reads=Format("ARGS", "a file of Megatron-LM arguments"),
 )

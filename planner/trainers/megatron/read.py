@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
@@ -11,10 +12,10 @@ from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
 from planner.trainers import Difference, Job
-from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_experts
+from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_changes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
 from planner.trainers.common.rules import gathered_weights, whole_stream
-from planner.trainers.megatron.arguments import Arguments, Number, numbers, parse_script
+from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_script
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_kernels import kernels_of, overlap_of
@@ -36,7 +37,11 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    parsed = parse_script(read_text(file), file)
+    return _imported(parse_script(read_text(file), file), file=file, devices=devices)
+
+
+def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the arguments state."""
     arguments, unresolved = parsed.arguments, unresolved_of(parsed, file=file)
     unknown = unknown_keys("megatron", [*arguments, *parsed.unknown])
     number = numbers(arguments, file)
@@ -69,6 +74,10 @@ def read(file: str, devices: int | None = None) -> Imported:
         program=_program(arguments, sizes).model_copy(update=hidden | kernels),
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
+        settings=arguments,
+        again=lambda changes: _imported(
+            replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices
+        ),
     )
 
 

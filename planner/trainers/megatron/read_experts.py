@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.text import whole_in
 from lcplan.spec.experts import Experts
 from planner.trainers.megatron.arguments import Arguments, numbers, real
 
@@ -82,8 +83,8 @@ def _layers_with_experts(text: str, layers: int, *, file: str) -> tuple[int, int
 
     A number n means the first of every n layers (``get_moe_layer_pattern``); a list has one entry per layer.
     """
-    if text.isdecimal():
-        pattern = [int(layer % max(1, int(text)) == 0) for layer in range(layers)]
+    if (period := whole_in(text)) is not None:
+        pattern = [int(layer % max(1, period) == 0) for layer in range(layers)]
     else:
         pattern = list(_pattern(text, file=file))
     if 1 in pattern and len(pattern) == layers:
@@ -93,7 +94,7 @@ def _layers_with_experts(text: str, layers: int, *, file: str) -> tuple[int, int
             if [int(experts.of(layer)) for layer in range(layers)] == pattern:
                 return experts.first_dense, every
     raise BadInputError(
-        f"{file}: --moe-layer-freq {text}: of {layers} layers lcplan has the first ones dense, and then the last of each n "
+        f"{file}: --moe-layer-freq {text:.60}: of {layers} layers lcplan has the first ones dense, and then the last of each n "
         "with experts"
     )
 

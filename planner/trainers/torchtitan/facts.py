@@ -99,5 +99,6 @@ TRAINER = Trainer(
     keys=frozenset({"expert_fold", "expert_tensor"}),
     documents_lost=not_masked("torchtitan"),
     program=TITAN_STEP,
+    changes="changes",
     reads=Format("FILE", "a torchtitan TOML, or a Python module read as syntax (FILE:function)"),
 )

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
@@ -37,7 +38,12 @@ def read(file: str, devices: int | None = None) -> Imported:
         Neither of the two formats, or something that lcplan has no word for.
     """
     said = read_toml(file) if file.endswith(".toml") else read_python(file)
-    training, parallel = said.training, said.parallelism
+    return _imported(said, file=file, devices=devices)
+
+
+def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
+    """Return the configuration that the sections state."""
+    training, parallel = unquoted(dict(said.training)), unquoted(dict(said.parallelism))
     refuse_axes({"pipeline_parallel_degree": parallel.get("pipeline_parallel_degree", 1)}, file=file)
     sizes, world = _mesh(parallel, devices=devices, file=file)
     sizes, folded = _expert_ranks(parallel, sizes, file=file)
@@ -47,6 +53,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     if sizes["context"] > 1:
         options["scheme"] = (_scheme(parallel, said.scheme, file=file),)
     options |= {"remat": (said.remat,)} if said.remat else {}
+    offloads = truth(training, "enable_cpu_offload", file=file)
     halves = training.get("dtype") == "bfloat16"
     options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("fp32",), "moments_dtype": ("bf16" if halves else "fp32",)}
     options |= _loss(said, options, sizes=sizes, file=file)
@@ -65,15 +72,15 @@ def read(file: str, devices: int | None = None) -> Imported:
         unknown=unknown,
         notes=notes,
         program=_program(said),
-        more=lambda job: [*_offload(training, job), *(_halves(job) if halves else []), *_kept(parallel, job)],
+        settings=said.settings,
+        again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
+        more=lambda job: [*(_offload(job) if offloads else []), *(_halves(job) if halves else []), *_kept(parallel, job)],
         refuses=lambda job: [*_attention(said, job), *_uncompiled(said)],
     )
 
 
-def _offload(training: Mapping[str, Any], job: Job) -> list[Difference]:
+def _offload(job: Job) -> list[Difference]:
     """``enable_cpu_offload``: FSDP2's policy that keeps parameters, gradients and the optimizer on the host."""
-    if training.get("enable_cpu_offload") is not True:
-        return []
     shards = job.strategy.state_shards
     return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="enable_cpu_offload")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.booleans import truth
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
@@ -112,7 +113,9 @@ def read_python(file: str) -> Sections:
         model=_model(module),
         remat=remat,
         attention=_attention(module),
-        compiled=any(_called(call) == "CompileConfig" and module.keywords(call)[0].get("enable") for call in module.calls()),
+        compiled=any(
+            _called(call) == "CompileConfig" and truth(module.keywords(call)[0], "enable", file=path) for call in module.calls()
+        ),
         graphs=any(_called(call) == "TrainingConfig" for call in module.calls()),
         selective=any(_called(call) == "SelectiveAC.Config" for call in module.calls()),
         loss_chunks=chunks,
@@ -260,7 +263,7 @@ def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> Mod
     sizes = {
         "name": "imported",
         "experts": experts,
-        "qk_norm": bool(module.constants.get("QK_NORM", base.qk_norm)),
+        "qk_norm": truth(module.constants, "QK_NORM", default=base.qk_norm, file=module.file),
         "layers": values["n_layers"],
         "d_model": width,
         "d_ff": values[width_name],
@@ -268,7 +271,7 @@ def _built(base: ModelSpec, values: Mapping[str, Any], *, module: Module) -> Mod
         "kv_heads": values.get("n_kv_heads") or heads,
         "head_dim": values.get("head_dim") or width // heads,
         "vocab": module.constants.get("VOCAB", base.vocab),
-        "tied_embeddings": bool(module.constants.get("TIED", base.tied_embeddings)),
+        "tied_embeddings": truth(module.constants, "TIED", default=base.tied_embeddings, file=module.file),
     }
     return ModelSpec.read(base.model_dump(mode="json") | sizes, module.file)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.booleans import truth, unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_text
@@ -40,7 +41,7 @@ def read_toml(file: str) -> Sections:
         Not TOML, or a value that torchtitan had not.
     """
     try:
-        data = tomllib.loads(read_text(file))
+        data = unquoted(tomllib.loads(read_text(file)))
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{file}: not valid TOML: {error}") from None
     training, parallel = dict(_section(data, "training", file=file)), dict(_section(data, "parallelism", file=file))
@@ -56,14 +57,14 @@ def read_toml(file: str) -> Sections:
     policy = _section(data, "activation_checkpoint", file=file)
     remat, notes = _remat(policy, file)
     notes += _eight_bits(data, model)
-    compiles = _section(data, "compile", file=file).get("enable", training.get("compile", False))
+    compiled = truth(training, "compile", file=file)
     return Sections(
         training=training,
         parallelism=parallel,
         model=flavored(str(model.get("name", "")), str(model.get("flavor", ""))),
         scheme=_scheme(parallel, file),
         remat=remat,
-        compiled=compiles is True,
+        compiled=truth(_section(data, "compile", file=file), "enable", default=compiled, file=file),
         selective=policy.get("mode", "selective") == "selective",
         unknown=tuple(unknown),
         notes=tuple(notes),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from lcplan.spec.model import ModelSpec
-from planner.trainers.common.imported import catalogue_model
+from planner.trainers.common.imported import catalogue_model, nested, with_changes
 
 CATALOGUE: Mapping[tuple[str, str], str] = MappingProxyType(
     {
@@ -50,6 +50,27 @@ class Sections:
     """Whether checkpointing is its selective one, by operations."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the values by key, with the section before a dot; ``activation_checkpoint`` is a policy of lcplan's."""
+        found = {f"training.{key}": value for key, value in self.training.items()}
+        found |= {f"parallelism.{key}": value for key, value in self.parallelism.items()}
+        own = {"activation_checkpoint": self.remat, "loss.num_chunks": self.loss_chunks, "compile.enable": self.compiled}
+        return found | {key: value for key, value in own.items() if value is not None}
+
+    def changed(self, changes: Mapping[str, Any]) -> Sections:
+        """Return the sections with some settings changed (``settings``); None: without the setting."""
+        sections = nested(with_changes(self.settings, changes))
+        return replace(
+            self,
+            training=sections.get("training", {}),
+            parallelism=sections.get("parallelism", {}),
+            loss_chunks=sections.get("loss", {}).get("num_chunks"),
+            compiled=sections.get("compile", {}).get("enable") is True,
+            remat=sections.get("activation_checkpoint"),
+            selective=self.selective and "activation_checkpoint" not in changes,
+        )
 
 
 def flavored(package: str, flavor: str) -> ModelSpec | None:

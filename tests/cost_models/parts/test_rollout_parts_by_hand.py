@@ -11,7 +11,7 @@ from cost_models.rollout.estimate import estimate_rollout, rollout_flop
 from cost_models.rollout.iteration import IterationTable, estimate_iteration
 from cost_models.rollout.layout import Rollout, mean_read_positions
 from cost_models.rollout.memory import RolloutMemory
-from cost_models.rollout.reshard import reshard_bytes, reshard_seconds
+from cost_models.rollout.reshard import reshard_cost
 from cost_models.rollout.table import RolloutTable
 from cost_models.rollout.time import RolloutTime
 from cost_models.time.forward import ForwardTime, forward_seconds
@@ -192,10 +192,10 @@ def iteration(parameters, mesh):
     return machine, table
 
 
-def moved(parameters, mesh, found=reshard_seconds):
+def moved(parameters, mesh, figure="seconds"):
     machine, table = iteration(parameters, mesh)
     work = SampleWorkload(prompt=64, generate=64, batch=4)
-    return float(found(Setting(HAND, machine, work, machine.usable_bytes), table)[0])
+    return float(getattr(reshard_cost(Setting(HAND, machine, work, machine.usable_bytes), table), figure)[0])
 
 
 def test_resharding_gathers_or_exchanges_matrices(monkeypatch):
@@ -210,9 +210,9 @@ def test_resharding_gathers_or_exchanges_matrices(monkeypatch):
 
 def test_resharding_copies_a_table():
     # a gathered table of 256 elements; rounded and exchanged halves of two tables; nothing
-    assert moved("replicated", Mesh(data=2), reshard_bytes) == 2 * 256
-    assert moved("tensor-sharded", Mesh(tensor=2), reshard_bytes) == 2 * 2 * (2 * 128)
-    assert moved("gathered-once", Mesh(fsdp=2), reshard_bytes) == 0
+    assert moved("replicated", Mesh(data=2), "copied_bytes") == 2 * 256
+    assert moved("tensor-sharded", Mesh(tensor=2), "copied_bytes") == 2 * 2 * (2 * 128)
+    assert moved("gathered-once", Mesh(fsdp=2), "copied_bytes") == 0
 
 
 def test_a_scoring_is_the_forward_part_of_the_step(monkeypatch):

@@ -209,9 +209,9 @@ def test_a_model_that_lcplan_does_not_write_for_the_trainer_is_priced_all_the_sa
     run = ("estimate", "--from-accelerate", "a.yaml", "--seq", "32k", "--hw", "dgx-h100", "--global-batch", "8")
     answer = lcplan(*run, "--model", "qwen3-30b-a3b")
     assert answer.code == 0
-    assert "not looked for: qwen3-30b-a3b has experts, which lcplan does not export" in answer.out
     change = lcplan(*run, "--model", "qwen3-30b-a3b", "--format", "json").json["imported"]["would_change"]
-    assert (change["best"], change["single"], len(change["why_none"])) == (None, [], 1)
+    assert change["best"]["need_bytes"] > 0
+    assert change["why_none"] == []  # a change of the file needs no export of the model
 
 
 def test_torchtitans_divisor_holds_without_context_too(lcplan):

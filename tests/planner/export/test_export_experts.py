@@ -12,8 +12,8 @@ from lcplan.strategy import Mesh, Strategy
 from planner.export.check import check_exports
 from planner.export.folder import write_export
 from planner.export.run import export_plan
-from planner.imports.estimate import placed
 from planner.imports.read import read_file
+from planner.imports.step import placed
 from planner.space.analysis import setting_of
 from planner.trainers import Job, trainer
 from planner.trainers.common.imported import mesh_text

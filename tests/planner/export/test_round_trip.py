@@ -18,7 +18,7 @@ from lcplan.strategy import Strategy
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import FORMATS, with_file
 from planner.export.run import Export, export_plan
-from planner.imports.estimate import placed
+from planner.imports.step import placed
 from planner.request.filters import Filters
 from planner.request.request import SearchRequest
 from planner.workloads.one_strategy import resolve_strategy

@@ -57,7 +57,7 @@ def test_the_table_shows_the_same(capsys):
     ("arguments", "message"),
     [
         (["--shape", "B=16,D=8"], "are not the sizes of part matmul; use B=1024,D=1024,F=1024"),
-        (["--shape", "B=16,D=9,F=8", "--mesh", "tensor=4"], "tensor = 4 does not divide D=9; use another size of either"),
+        (["--shape", "B=16,D=9,F=8", "--mesh", "tensor=4"], "tensor = 4 does not divide D=9; use 1, 3 or 9"),
         (["--shape", "B=16,D=8,F=8", "--mesh", "tensor=4..8"], "a part runs on one mesh; give one size"),
         (["--shape", "B=16,D=8,F=8", "--sharding", "B D"], "are not the arrays of part matmul; use, for example"),
         (["--shape", "B=16,D=8,F=8", "--sharding", "B/model D, D F -> B F"], "unknown axis 'model'"),
@@ -68,7 +68,7 @@ def test_the_table_shows_the_same(capsys):
         ),
         (
             [*ALL_REDUCED, "--collective-matmul", "one-way"],
-            "tensor=4 does not divide the 6 rows of a device; use off, or another size",
+            "tensor=4 does not divide the 6 rows of a device; use off, or 1, 2, 3 or 6",
         ),
         (
             ["--shape", "B=16,D=8,F=8", "--mesh", "tensor=4", "--sharding-mode", "auto", "--collective-matmul", "one-way"],

@@ -8,8 +8,7 @@ from lcplan import catalog
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
-from planner.measure.real_backends import RING
-from planner.measure.workers.job import CompileJob, Program
+from planner.measure.workers.job import RING, CompileJob, Program
 
 MakeJob = Callable[..., CompileJob]
 

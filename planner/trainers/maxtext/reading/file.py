@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
 from planner.shell.launch import NO_LAUNCH, Launch
@@ -68,7 +69,7 @@ def _command(text: str, file: Path) -> Said:
         if match and word.unknown:
             unknown[match[1]] = word
         elif match:
-            _put(found, match[1], value=parse_yaml(match[2], f"{file}: {match[1]}") if match[2] else "")
+            _put(found, match[1], value=unquoted(parse_yaml(match[2], f"{file}: {match[1]}")) if match[2] else "")
             unknown.pop(match[1], None)
         elif base and base[1] != "base.yml" and not word.unknown and (file.parent / word.text).is_file():
             more = _merged(file.parent / word.text)
@@ -105,7 +106,7 @@ def _flags(command: Command | None) -> list[str]:
 
 def _merged(file: Path, above: tuple[Path, ...] = ()) -> Said:
     """Return the file merged over its ``base_config`` files in the same folder; ``above`` are the files that named it."""
-    data = read_yaml(file)
+    data = unquoted(read_yaml(file))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInputError(f"{file}: not a MaxText configuration; {_FORMS}")
     base, chain = data.get("base_config"), (*above, file.resolve())

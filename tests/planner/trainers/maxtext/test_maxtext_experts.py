@@ -9,8 +9,8 @@ from lcplan import catalog
 from lcplan.formats.errors import BadInputError
 from lcplan.strategy import Mesh, Strategy
 from planner.export.run import export_plan
-from planner.imports.estimate import placed
 from planner.imports.read import read_file
+from planner.imports.step import placed
 from planner.space.analysis import setting_of
 from planner.trainers import trainer
 from planner.trainers.common.imported import mesh_text

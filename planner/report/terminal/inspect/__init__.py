@@ -1,0 +1,1 @@
+"""Outputs of ``lcplan inspect``: a part of a step, and the profile of a step."""

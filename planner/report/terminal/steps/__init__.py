@@ -1,0 +1,1 @@
+"""Output on steps of one's own, and on compiled steps."""
