@@ -33,6 +33,11 @@ an H100 (data/device_rates.json) against the H200, which is the same compute die
 ATTENTION_OF_PEAK = {"forward": 0.90 * 1666.0 / 2500.0, "backward": 1277.0 / 2500.0}
 """Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (data/device_rates.json), in a step."""
 
+SERIAL_PRODUCTS = {"forward": 312.0 / 215.0 - 0.25, "backward": 312.0 / 194.0 - 0.25 * 2.0 / 5.0}
+"""Time of attention's products in a kernel over their time at the peak rate, on GPUs before Hopper, whose kernels compute
+products and exponentials one after the other: FlashAttention-2 on an A800 (data/device_rates.json), less the exponentials, a
+quarter of the products' time forward (``exponential_share``) and as many for five products in place of two backward."""
+
 HALF_TOKENS = {"forward": 500.0, "backward": 570.0}
 """Mean key length at which a kernel reaches half its rate, where this was not measured: the values of GB200."""
 
@@ -226,7 +231,16 @@ def _attention(hardware: HardwareSpec, entry: dict[str, Any], *, which: str) -> 
         share = IN_STEP[which] if found["benchmark"] else 1.0
         source = found["source"] + (f"; x {share} inside a step" if share != 1.0 else "")
         return _for_peak(Rate(found[key] * share, True, source), hardware, entry=entry)
-    return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], what="peak")
+    return _share(hardware.device.peak_flop_per_s, _attention_share(hardware, which=which), what="peak")
+
+
+def _attention_share(hardware: HardwareSpec, *, which: str) -> float:
+    """Return the share of the peak at which attention runs where no kernel was measured."""
+    gpu = hardware.device.gpu
+    if gpu is None or gpu.compute_capability is None or gpu.compute_capability >= (9, 0):
+        return ATTENTION_OF_PEAK[which]
+    exponentials = exponential_share(hardware) * (1.0 if which == "forward" else 2.0 / 5.0)
+    return 1.0 / (SERIAL_PRODUCTS[which] + exponentials)
 
 
 def _for_peak(rate: Rate, hardware: HardwareSpec, *, entry: dict[str, Any]) -> Rate:

@@ -136,3 +136,12 @@ def test_a_power_cap_slows_compute_and_nothing_else():
     assert rates_of(capped).hbm == rates_of(full).hbm
     more = full.model_copy(update={"device": full.device.model_copy(update={"power_w": None})})
     assert rates_of(more).gemm == rates_of(full).gemm
+
+
+def test_attention_of_an_unmeasured_gpu_before_hopper_is_that_of_an_a100_with_its_own_exponentials():
+    # an L40S computes half of an A100's products per clock and multiprocessor: its exponentials take 1/8 of the products' time
+    found = rates_of(hardware("pcie-l40s"))
+    assert found.exponential_share == 0.125
+    assert found.attention_forward.value == pytest.approx(362.05e12 / (312 / 215 - 0.25 + 0.125), rel=1e-6)
+    assert found.attention_backward.value == pytest.approx(362.05e12 / (312 / 194 - 0.1 + 0.05), rel=1e-6)
+    assert not found.attention_forward.measured

@@ -27,8 +27,8 @@ def program_of(values: Mapping[str, Any]) -> Program:
     """The step with MaxText's own attention kernel on TPU.
 
     Its splash kernel takes keys of any size with values of 128 (``kernels/attention/splash_attention_kernel.py`` of 0.2.5),
-    as latent attention has them; jax's takes one size of both. Tokamax's splash attention, and MaxText's own where the file asks
-    for it, has one backward kernel in place of two. An all-gather is one call on all keys.
+    as latent attention has them; jax's takes one size of both. Tokamax's splash attention, or MaxText's own on request, has one
+    backward kernel in place of two. An all-gather is one call on all keys.
     """
     own = str(values["attention"]) in ("flash", "autoselected") and not values["use_jax_splash"]
     if not own:
