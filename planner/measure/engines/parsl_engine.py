@@ -11,6 +11,7 @@ import sysconfig
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Parsl(FuturesEngine):
         lost = [one for one in self._kernel.executors.values() if _interchange_ended(one)]
         for executor in lost:  # the shutdown would wait for ever for what has ended
             blocks = list(getattr(executor, "blocks_to_job_id", {}).values())
-            _within(ANSWER_S, lambda executor=executor, blocks=blocks: executor.provider.cancel(blocks))
+            _within(ANSWER_S, partial(executor.provider.cancel, blocks))
         if lost:
             atexit.unregister(self._kernel.atexit_cleanup)
         _within(ANSWER_S if lost else CLOSE_S, self._kernel.cleanup)
@@ -117,7 +118,7 @@ def _interchange_ended(executor: Any) -> bool:
 
 
 def _within(seconds: float, act: Callable[[], Any]) -> Any:
-    """What ``act`` returns within the time; None where it raises or takes longer: Parsl's requests have no limit."""
+    """Return the result of ``act`` within the time; None where it raises or takes longer: Parsl's requests have no limit."""
     found: list[Any] = []
 
     def run() -> None:
