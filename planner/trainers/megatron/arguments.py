@@ -13,7 +13,7 @@ from planner.shell.script import Word
 from planner.shell.trainer_words import trainer_words, unread
 from planner.trainers.common.imported import number, whole
 from planner.trainers.common.known_keys import known_keys
-from planner.trainers.common.primus import Wrapped
+from planner.trainers.wrappers.primus import Wrapped
 
 Arguments = dict[str, list[str]]
 SWIFT = frozenset({"max-length", "train-type", "tuner-type", "model"})

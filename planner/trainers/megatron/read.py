@@ -15,7 +15,6 @@ from lcplan.formats.textfile import read_text, read_yaml
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_changes, with_experts
 from planner.trainers.common.known_keys import unknown_keys
-from planner.trainers.common.primus import wrapped_in
 from planner.trainers.common.rules import gathered_weights, whole_stream
 from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_fields, parse_script
 from planner.trainers.megatron.facts import SCHEMES
@@ -24,6 +23,7 @@ from planner.trainers.megatron.read_kernels import kernels_of, overlap_of
 from planner.trainers.megatron.read_model import model_of
 from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
+from planner.trainers.wrappers.primus import wrapped_in
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 UNFUSED = ("unfused", "local")

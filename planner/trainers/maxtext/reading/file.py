@@ -15,8 +15,8 @@ from planner.shell.launch import NO_LAUNCH, Launch
 from planner.shell.script import Command, Word
 from planner.shell.trainer_words import trainer_words
 from planner.trainers.common.known_keys import known_keys
-from planner.trainers.common.primus import Wrapped, wrapped_in
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, VARIABLES
+from planner.trainers.wrappers.primus import Wrapped, wrapped_in
 
 _WORD = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)=(.*)", re.DOTALL)
 """A key and its value on a command line, of a section before dots; the shell's own variables are in capitals."""
