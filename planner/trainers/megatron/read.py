@@ -41,10 +41,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     """
     wrapped = wrapped_in(read_yaml(file), "megatron", file=Path(file)) if file.endswith((".yaml", ".yml")) else None
     parsed = parse_fields(wrapped) if wrapped else parse_script(read_text(file), file)
-    return _imported(parsed, file=file, devices=devices)
+    return imported(parsed, file=file, devices=devices)
 
 
-def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
+def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
     """Return the configuration that the arguments state."""
     arguments, unresolved = parsed.arguments, unresolved_of(parsed, file=file)
     unknown = unknown_keys("megatron", [*arguments, *parsed.unknown])
@@ -79,9 +79,7 @@ def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
         settings=arguments,
-        again=lambda changes: _imported(
-            replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices
-        ),
+        again=lambda changes: imported(replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices),
     )
 
 
