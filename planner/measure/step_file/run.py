@@ -8,10 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+<<<<<<< HEAD
+=======
+from lcplan.formats.scratch import scratch_folder
+from planner.measure.hlo.buffers import peak_buffers
+from planner.measure.hlo.executable import CollectiveWalk, read_executable
+>>>>>>> main
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options
 from planner.measure.step_file.absent import Asked, answering_for
@@ -48,12 +53,16 @@ def compile_step(job: WorkerStepJob, *, text: bool = False) -> dict[str, Any]:
     with answering_for(devices, platform=job.target.platform, processes=job.processes, asked=asked), _local(path):
         lowered = _lowered(job, mesh, path)
         start = time.perf_counter()
-        with TemporaryDirectory() as folder:
-            compiled = _compiled(lowered, job, folder, root=path.parent)
+        with scratch_folder() as folder:
+            compiled = _compiled(lowered, job, str(folder), root=path.parent)
             seconds = time.perf_counter() - start
+<<<<<<< HEAD
             facts = facts_of(compiled, job.target, _view(compiled, job), dumps=Path(folder))
             if text:
                 facts["text"] = compiled.as_text()
+=======
+            facts = _facts(compiled, job, folder)
+>>>>>>> main
     facts["warnings"] = [*facts["warnings"], *asked.notes]
     return {"compile_s": seconds, **facts}
 
