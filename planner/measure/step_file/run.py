@@ -11,12 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-<<<<<<< HEAD
-=======
 from lcplan.formats.scratch import scratch_folder
-from planner.measure.hlo.buffers import peak_buffers
-from planner.measure.hlo.executable import CollectiveWalk, read_executable
->>>>>>> main
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options
 from planner.measure.step_file.absent import Asked, answering_for
@@ -56,13 +51,9 @@ def compile_step(job: WorkerStepJob, *, text: bool = False) -> dict[str, Any]:
         with scratch_folder() as folder:
             compiled = _compiled(lowered, job, str(folder), root=path.parent)
             seconds = time.perf_counter() - start
-<<<<<<< HEAD
-            facts = facts_of(compiled, job.target, _view(compiled, job), dumps=Path(folder))
+            facts = facts_of(compiled, job.target, _view(compiled, job), dumps=folder)
             if text:
                 facts["text"] = compiled.as_text()
-=======
-            facts = _facts(compiled, job, folder)
->>>>>>> main
     facts["warnings"] = [*facts["warnings"], *asked.notes]
     return {"compile_s": seconds, **facts}
 

@@ -126,10 +126,10 @@ def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
     start = time.perf_counter()
     order = job.strategy.axis_order
     view = MeshView(order, tuple(getattr(job.strategy.mesh, axis) for axis in order), segment=job.target.segment)
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         lowered = step.jitted.lower(*step.abstract_arguments())
-        compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(folder))
-        facts = facts_of(compiled, job.target, view, dumps=Path(folder))
+        compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
+        facts = facts_of(compiled, job.target, view, dumps=folder)
     if text:
         facts["text"] = compiled.as_text()
     return {"compile_s": time.perf_counter() - start, **facts}
