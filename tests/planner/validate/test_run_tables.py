@@ -46,6 +46,7 @@ def test_leave_one_out_chooses_without_the_row():
     errors = np.full((2, 3, len(CHOSEN_BY)), np.nan)
     errors[0, :, 0], errors[1, :, 0] = [0.0, 0.0, 0.9], [0.5, 0.1, 0.0]
     trials.__dict__["errors"] = errors  # in place of the cached property
+    trials.__dict__["unfit"] = np.zeros((2, 3), dtype=bool)
     # without row 0 the others say trial 1 (0.1 against 0.9), without row 1 likewise (0.5 against 0.9), without row 2 trial 0
     assert trials.left_out()[:, 0].tolist() == [0.5, 0.1, 0.9]
 
