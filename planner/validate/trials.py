@@ -57,7 +57,7 @@ class Trials:
 
     @property
     def best(self) -> Trial:
-        """The trial of least mean absolute error among those with the fewest unfit rows, the plainest of equals."""
+        """The trial of least mean absolute error among the trials that have the fewest unfit rows; of equals the plainest."""
         return self.trials[_least(self.errors, self.unfit)]
 
     def left_out(self) -> NDArray[np.float64]:
@@ -71,7 +71,7 @@ class Trials:
 
 
 def _least(absolute: NDArray[np.float64], unfit: NDArray[np.bool_]) -> int:
-    """The trial of least mean error over the rows and quantities that are there, among those with the fewest unfit rows."""
+    """The trial of least mean error over the rows and quantities that are there, of trials that have the fewest unfit rows."""
     there = ~np.isnan(absolute)
     total = np.where(there, absolute, 0.0).sum(axis=(1, 2))
     count = np.maximum(there.sum(axis=(1, 2)), 1)

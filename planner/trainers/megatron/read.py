@@ -37,10 +37,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    return _imported(parse_script(read_text(file), file), file=file, devices=devices)
+    return imported(parse_script(read_text(file), file), file=file, devices=devices)
 
 
-def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
+def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
     """Return the configuration that the arguments state."""
     arguments, unresolved = parsed.arguments, unresolved_of(parsed, file=file)
     unknown = unknown_keys("megatron", [*arguments, *parsed.unknown])
@@ -75,9 +75,7 @@ def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
         settings=arguments,
-        again=lambda changes: _imported(
-            replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices
-        ),
+        again=lambda changes: imported(replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices),
     )
 
 

@@ -156,7 +156,7 @@ class Measured(Frozen):
     tokens_per_s_per_device: Positive | None = None
     tflop_per_s_per_device: Positive | None = None
     mfu_ratio: Annotated[float, Field(gt=0, le=2)] | None = None
-    """Model FLOP/s over the device's peak; it counts FLOPs as the table's ``flop_convention`` says."""
+    """Model FLOP/s over the device's peak; it counts FLOPs by the table's ``flop_convention``."""
     peak_bytes: Annotated[Positive, _with_unit(parse_bytes)] | None = None
     fits: bool | None = None
 
