@@ -18,8 +18,8 @@ from planner.validate.sources.names import REMAT_SLIP, is_selective, is_slip, pr
 from planner.validate.sources.specs import Specs
 from planner.validate.sources.table import Row, RowMesh
 
-DOUBLE_RING = PROGRAMS["loongtrain"].ring_communicators
-"""Communicators of a ring with windows."""
+DOUBLE_RING = PROGRAMS["loongtrain"].model_dump(include={"ring_order", "ring_communicators"})
+"""A ring inside windows and between them, as a trainer has it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def facts_of(row: Row, specs: Specs) -> Facts:
 def _stated_program(row: Row, program: Program) -> dict[str, object]:
     """Changes of the trainer's program that a row states as fields of its strategy."""
     found: dict[str, object] = {"deterministic": True} if row.strategy.deterministic else {}
-    found |= {"ring_communicators": DOUBLE_RING} if row.strategy.double_ring else {}
+    found |= DOUBLE_RING if row.strategy.double_ring else {}
     fused = row.strategy.transformer_engine and program.runtime == "torch"
     return found | ({"attention": "flash"} if fused else {})
 

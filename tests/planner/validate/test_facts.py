@@ -195,6 +195,7 @@ def test_fields_of_a_strategy_change_the_program(tmp_path):
     asked = {"deterministic": True, "double_ring": True, "transformer_engine": True}
     found = facts(tmp_path, program="torch-fsdp", strategy=asked).program
     assert (found.deterministic, found.ring_communicators, found.attention) == (True, 5, "flash")
+    assert (found.ring_order, plain.ring_order) == ("double", "plain")
     assert (plain.deterministic, plain.ring_communicators, plain.attention) == (False, 1, "flash2")
 
 
