@@ -22,6 +22,12 @@ from lcplan.strategy import AXES, AxisName, Strategy
 STREAM_RING = "stream-ring"
 """Purpose of the permutes of collective matmuls."""
 
+UPDATES = "updates"
+"""Purpose of broadcasts of updated weights."""
+
+TENSORS_OF_LAYER = 9.0
+"""Tensors of a layer that an optimizer assigns to ranks as a whole: two norms, four of attention, three of the feed-forward."""
+
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
 """Size below which XLA assigns an all-reduce to NVSHMEM (the NVIDIA blog of 2026-02-03 gives "typically 16 MB")."""
 
@@ -185,7 +191,7 @@ def _gradients(layout: Layout) -> list[Term]:
     """Return the gradients' all-reduce, or a distributed optimizer's scatter and its gather of weights in the compute dtype."""
     model, program = layout.setting.model, layout.setting.program
     elements = (model.matrix_parameters + model.embedding_parameters) / layout.state_shards
-    size = (2.0 if program.pure_bf16 else 4.0) * elements
+    size = (2.0 if program.pure_bf16 or program.gradients_sent == "bf16" else 4.0) * elements
     axes = layout.gradient_axes
     once = on(axes, 1.0, layout=layout)
     if program.optimizer_over == "weights":
@@ -195,8 +201,20 @@ def _gradients(layout: Layout) -> list[Term]:
     return [
         Term("all-reduce", axes, "gradients", size, once - inside, "exposed"),
         Term("reduce-scatter", axes, "gradients", size, inside, "exposed"),
-        Term("all-gather", axes, "gradients", updated, inside, "exposed"),
+        *_updates(layout, updated, inside),
     ]
+
+
+def _updates(layout: Layout, size: Floats, calls: Floats) -> list[Term]:
+    """Return the collectives of updated weights [bytes]: one gather, or one broadcast for each rank that owns tensors.
+
+    A broadcast passes every rank of the group as a ring's gather does, so that it is priced as a gather of its part.
+    """
+    axes = layout.gradient_axes
+    if layout.setting.program.updated_weights == "gathered":
+        return [Term("all-gather", axes, "gradients", size, calls, "exposed")]
+    owners = np.minimum(optimizer_shards(layout), TENSORS_OF_LAYER * layout.setting.model.layers)
+    return [Term("all-gather", axes, UPDATES, size / owners, calls * owners, "exposed")]
 
 
 def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ...]:

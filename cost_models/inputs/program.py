@@ -69,7 +69,12 @@ class Program(Frozen):
     compute_copy: bool = False
     """Whether a copy of the weights in the compute dtype exists all the time (Megatron) in place of a cast in the step."""
     pure_bf16: bool = False
-    """Whether gradients are reduced in bf16."""
+    """Whether gradients are kept and reduced in bf16."""
+    gradients_sent: Literal["fp32", "bf16"] = "fp32"
+    """Type in which gradients are reduced over data."""
+    updated_weights: Literal["gathered", "broadcast"] = "gathered"
+    """``broadcast``: with a distributed optimizer, after the update each rank in turn sends its weights to the others, exposed
+    (InternEvo without ``overlap_sync_param``: solver/optimizer/hybrid_zero_optim.py, ``broadcast_params``)."""
     loss: Literal["chunked", "whole"] = "chunked"
     """``whole``: all logits of a microbatch exist at the same time."""
     fused_loss: bool = False
@@ -124,6 +129,10 @@ _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
 )
 
+_INTERNEVO = {"update_bytes": 8.0, "gradients_sent": "bf16", "updated_weights": "broadcast", "elementwise": "eager"}
+"""InternEvo casts the stream to fp32 before each norm, and makes and multiplies the gate in operations of their own
+(model/modeling_internlm.py); its buckets hold gradients in the model's bf16 (solver/optimizer/hybrid_zero_optim.py)."""
+
 PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {
         "lcplan": STEP,
@@ -135,7 +144,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "transformers": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 4.0, "norms": "kept"}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
         "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
-        "internevo": _MEGATRON.model_copy(update={"update_bytes": 8.0}),
+        "internevo": _MEGATRON.model_copy(update=_INTERNEVO),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "deepspeed": _TORCH.model_copy(update={"bucket_bytes": DEEPSPEED_BUCKET_BYTES}),
         "loongtrain": _TORCH.model_copy(update={"ring_communicators": 5}),

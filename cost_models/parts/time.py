@@ -96,7 +96,7 @@ STEP_TIME: tuple[Part, ...] = (
         "communication over data",
         "Reductions of gradients, vectors and scalars once a step.",
         axis="data",
-        purposes=("gradients", "vectors", "scalars"),
+        purposes=("gradients", "updates", "vectors", "scalars"),
     ),
     Part("contention", "communication", "contention", "Compute time that concurrent collectives take from kernels."),
     _OVERHEAD,

@@ -48,6 +48,11 @@ DROPOUT_BYTES = {"forward": 2.0, "backward": 10.0}
 """Traffic of dropout on a layer's two sums, per element of the stream, where it is fused with the sum: forward each writes a
 mask of one byte; backward each reads mask and cotangent and writes a cotangent."""
 
+SHARDING_COPIES = {"fp32": 14.0, "bf16": 4.0}
+"""Traffic of PyTorch's FSDP per element of a layer's gradient before its reduction, by the type of the reduction: the gradient
+is cast (2 bytes read, 4 written) and divided in place (torch/distributed/fsdp/_runtime_utils.py, ``_reduce_grad``). The second
+version divides in the reduction, but copies gathered weights out twice and gradients in: 14 bytes too (_fsdp_collectives)."""
+
 DETERMINISTIC_OF_USUAL = 1.0 - 0.379
 """Rate of attention's backward kernel where it adds the gradients of queries in a fixed order, over its usual rate: the largest
 loss measured with FlashAttention-3 (DASH, arXiv:2601.21824)."""
@@ -203,8 +208,21 @@ class StepWork:
 
     @cached_property
     def hbm(self) -> Floats:
-        """Norms, rotations, residual sums, gates and merges; on CPU also copies of kept tensors [s per step]."""
-        return self.passes * (self.layer_forward_memory + self._layer_backward_memory) + self._stacking
+        """Norms, rotations, residual sums, gates, merges, copies of sharded weights and gradients [s per step].
+
+        On CPU also copies of kept tensors.
+        """
+        layers = self.layer_forward_memory + self._layer_backward_memory + self._sharding_copies
+        return self.passes * layers + self._stacking
+
+    @property
+    def _sharding_copies(self) -> Floats:
+        """Casts, divisions and copies of a layer's sharded weights and gradients in PyTorch, per microbatch."""
+        layout, program = self.layout, self.layout.setting.program
+        if program.runtime != "torch":
+            return np.zeros(len(layout.table))
+        elements = layout.setting.model.layer_matrix_parameters / layout.tensor * (layout.weight_shards > 1)
+        return self._memory(SHARDING_COPIES["bf16" if program.pure_bf16 else "fp32"] * elements, 0.0)
 
     @cached_property
     def _stacking(self) -> Floats:

@@ -18,7 +18,7 @@ from cost_models.collectives.contention import (
 )
 from cost_models.collectives.network import Network
 from cost_models.collectives.overlap import behind_backward_seconds, stream_beside_products
-from cost_models.collectives.step import STREAM_RING, terms_of
+from cost_models.collectives.step import STREAM_RING, UPDATES, terms_of
 from cost_models.compute.flops import recomputes_attention
 from cost_models.compute.host_time import host_wait_seconds, shares_cores
 from cost_models.compute.launches import layer_launches
@@ -192,7 +192,7 @@ class StepTime(StepWork):
     @cached_property
     def comm_data(self) -> Floats:
         """Reductions of gradients over data and of vectors and scalars over every axis [s per step]."""
-        return self.gradients + self._of("vectors", "scalars")
+        return self.gradients + self._of(UPDATES, "vectors", "scalars")
 
     @cached_property
     def gradients(self) -> Floats:

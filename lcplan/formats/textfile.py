@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,47 @@ def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
     OSError
         Disk full, read-only folder, or a device or a pipe in the file's place; an old file is untouched.
     """
+    file = _regular(path)
+    temporary = _staged(file, text)
+    try:
+        if not (anew and _linked(temporary, file)):
+            temporary.replace(file)
+    except BaseException:
+        _unlink(temporary)
+        raise
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write several files: all are on the disk before the first one gets its name.
+
+    Raises
+    ------
+    OSError
+        As ``write_text``; no file is changed.
+    """
+    staged: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            file = _regular(path)
+            staged[file] = _staged(file, text)
+        for file, temporary in staged.items():
+            temporary.replace(file)
+    finally:
+        for temporary in staged.values():
+            _unlink(temporary)
+
+
+def _regular(path: str | Path) -> Path:
+    """The file that a path names, links followed."""
     file = Path(path)
     file = file.resolve() if file.is_symlink() else file  # the link stays
     if file.exists() and not file.is_file():
         raise OSError(errno.EINVAL, "not a regular file; choose another path", str(file))
+    return file
+
+
+def _staged(file: Path, text: str) -> Path:
+    """A temporary file next to ``file`` with its text and permissions."""
     _sweep(file)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     temporary = Path(name)
@@ -191,12 +229,15 @@ def write_text(path: str | Path, text: str, *, anew: bool = False) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(_mode(file))
-        if not (anew and _linked(temporary, file)):
-            temporary.replace(file)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        _unlink(temporary)
         raise
+    return temporary
+
+
+def _unlink(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink()
 
 
 def _sweep(file: Path) -> None:

@@ -10,6 +10,7 @@ import click
 
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import DEFAULT_KIND, WORKLOAD_TYPES
+from lcplan.strategy import KNOBS
 from planner.imports.read import read_file
 from planner.trainers import trainer
 from planner.trainers.common.imported import Imported
@@ -32,8 +33,39 @@ def from_options(command: F) -> F:
     return command
 
 
-def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]:
-    """The options completed from a ``--from`` file, and that file as it was read.
+def given_file(options: dict[str, Any]) -> str | None:
+    """The file of a ``--from`` option, if one is given."""
+    return next((options[f"from_{name}"] for name in FORMATS if options.get(f"from_{name}") is not None), None)
+
+
+def without_file(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without those of ``from_options``."""
+    files = {f"from_{name}" for name in FORMATS}
+    return {name: value for name, value in options.items() if name not in files}
+
+
+def file_only(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without filters of a strategy, which are those of a search and not of the file."""
+    return {name: None if name in KNOBS or name in ("mesh", "trainer") else value for name, value in options.items()}
+
+
+def with_request(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the model, sequence, batch, hardware and devices of a ``--from`` file.
+
+    Raises
+    ------
+    BadInputError
+        As ``with_file``.
+    """
+    if given_file(options) is None:
+        return with_file(options)[0]
+    merged, _ = with_file(file_only(options))
+    taken = {name: merged[name] for name in ("model", "seq", "hw", "devices", "global_batch")}
+    return {**without_file(options), **taken}
+
+
+def with_file(options: dict[str, Any], *, free: tuple[str, ...] = ()) -> tuple[dict[str, Any], Imported | None]:
+    """The options completed from a ``--from`` file, and that file as it was read; without the options in ``free``.
 
     Raises
     ------
@@ -43,8 +75,9 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     sampled = "seq" not in WORKLOAD_TYPES[options.get("kind", DEFAULT_KIND)].facts.needs
     files = {name: options.pop(f"from_{name}") for name in FORMATS}
     given = {name: file for name, file in files.items() if file is not None}
+    needed = tuple(name for name in (("model", "hw") if sampled else _NEEDED) if name not in free)
     if not given:
-        _complete(options, "", needed=("model", "hw") if sampled else _NEEDED)
+        _complete(options, "", needed=needed)
         return options, None
     if sampled:
         raise BadInputError(f"--from-{next(iter(given))} describes a train step; leave --workload {options['kind']} out")
@@ -53,18 +86,22 @@ def with_file(options: dict[str, Any]) -> tuple[dict[str, Any], Imported | None]
     name, file = next(iter(given.items()))
     imported = read_file(name, file, devices=options["devices"], hardware=options["hw"])
     lacking = [
-        f"{reason}, or give --{key.replace('_', '-')}" for key, reason in imported.unresolved.items() if options[key] is None
+        f"{reason}, or give --{key.replace('_', '-')}"
+        for key, reason in imported.unresolved.items()
+        if options[key] is None and key not in free
     ]
     if lacking:
         raise BadInputError(lacking)
-    said = dict(imported.options)
+    imported = replace(imported, defaults={key: value for key, value in imported.defaults.items() if key not in free})
+    said = {key: value for key, value in imported.options.items() if key not in free}
     _agree(options, said, file=file)
     merged, imported = _filled(options | said, imported, options)
     lacks = "".join(f"; {note}" for note in imported.notes if "give --model" in note)
-    _complete(merged, f" (nor does {file} say it{lacks})")
+    _complete(merged, f" (nor does {file} say it{lacks})", needed=needed)
     torch = imported.program.runtime == "torch"
     if (torch or trainer(name).whole_loss) and merged["loss_chunk_tokens"] is None:
-        merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
+        if merged["seq"] is not None:
+            merged["loss_chunk_tokens"] = (max(1, merged["seq"] // _context(merged["mesh"])),)
         imported = replace(imported, program=imported.program.model_copy(update={"loss": "whole"}))
     return merged, imported
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from lcplan import __version__
 from lcplan.formats.errors import BadInputError, StageFailedError
-from lcplan.formats.textfile import read_json, write_text
+from lcplan.formats.textfile import read_json, write_texts
 
 MANIFEST = "lcplan-export.json"
 """Names and hashes of the files that lcplan wrote into a folder."""
@@ -34,12 +34,12 @@ def write_export(folder: Path, files: Mapping[str, str]) -> tuple[Path, ...]:
         raise BadInputError([*foreign, "nothing was written; give another folder with --out, or move these files away"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            write_text(folder / name, text)
+        hashes = written | {name: _hash(text) for name, text in files.items()}
+        manifest = json.dumps({"lcplan_version": __version__, "files": hashes}, indent=1) + "\n"
+        write_texts({folder / name: text for name, text in (*files.items(), (MANIFEST, manifest))})
+        for name in files:
             if name.endswith(".sh"):
                 (folder / name).chmod(0o755)
-        hashes = written | {name: _hash(text) for name, text in files.items()}
-        write_text(folder / MANIFEST, json.dumps({"lcplan_version": __version__, "files": hashes}, indent=1) + "\n")
     except OSError as error:
         raise StageFailedError(f"{folder}: {error.strerror or error}; choose another folder with --out") from None
     return tuple(folder / name for name in files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,6 +16,7 @@ from planner.request.request import SearchRequest, Stage
 from planner.request.request_changes import Ask
 from planner.run.device_use import device_use
 from planner.run.measuring import Bench
+from planner.run.pace import pace_notes
 from planner.run.result import SearchResult, SpaceCounts
 from planner.run.toolchain_offer import check_at_hand, offer
 from planner.space.analysis import Analysis, setting_of
@@ -63,12 +64,19 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
     candidates = _measured(analysis.survivors(), effort, bench, watcher)  # prune, compile, time
     ranked = rank(candidates, request.objective)  # choose
 
-    notes = (*request.warnings, *offered.notes, *_timed_note(candidates))
+    notes = (*request.warnings, *offered.notes, *_timed_note(candidates), *_pace(request, ranked))
     result = _result(request, analysis, ranked, notes)
     ask = Ask(request, offered.backends, request.devices or request.hardware.devices)
     if result.winner is None:
         return replace(result, changes=tuple(changes_that_fit(ask)))
     return replace(result, device_use=device_use(analysis, result.winner, ask))
+
+
+def _pace(request: SearchRequest, ranked: Sequence[Candidate]) -> tuple[str, ...]:
+    """Note the pace of the trainer that the search is for."""
+    if request.trainer is None:
+        return ()
+    return pace_notes(request, name=request.trainer, step_s=ranked[0].best.step_s if ranked else None)
 
 
 def _check(bench: Bench, effort: Effort) -> None:

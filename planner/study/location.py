@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.secrets import without_password, without_secrets
 from lcplan.formats.textfile import read_text
 
 DATABASES = {"sqlite": "", "postgresql": '"lcplan[postgresql]"', "mysql": '"lcplan[mysql]"'}
@@ -56,7 +57,7 @@ def canonical_url(location: str) -> str:
         return f"sqlite:///{location}"
     if not scheme and location.endswith((".log", ".jsonl")):
         return f"journal:{location}"
-    raise BadInputError(f"study {shown(location)!r} is no storage that lcplan knows; give {_KINDS}")
+    raise BadInputError(f"study {without_password(location)[:200]!r} is no storage that lcplan knows; give {_KINDS}")
 
 
 def given_location(word: str) -> str:
@@ -70,11 +71,6 @@ def given_location(word: str) -> str:
     if not word.startswith("@"):
         return word
     return read_text(Path(word[1:])).strip()
-
-
-def shown(location: str) -> str:
-    """A location without its password."""
-    return re.sub(r"(://[^:/@]*):[^\s]*@", r"\1:***@", location)
 
 
 def open_storage(url: str) -> Any:
@@ -122,8 +118,8 @@ def _open_journal(path: Path) -> Any:
 
 def explained(url: str, error: BaseException) -> BadInputError | StageFailedError:
     """The error that a storage raised, as one sentence about the study."""
-    name, cause = shown(url), _root(error)
-    text = " ".join(shown(str(cause)).split("[SQL:")[0].split()) or type(cause).__name__
+    name, cause = without_password(url), _root(error)
+    text = " ".join(without_secrets(str(cause), url).split("[SQL:")[0].split()) or type(cause).__name__
     kind = type(cause).__name__
     if kind in ("ArgumentError", "NoSuchModuleError", "ValueError") or "Could not parse" in text:
         return BadInputError(f"study {name!r}: {text}; give {_KINDS}")

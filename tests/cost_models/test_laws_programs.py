@@ -146,3 +146,26 @@ def test_sums_of_gradients_in_products_take_no_time_of_their_own():
         times.append(StepTime(layout, rates_for(setting)))
     sums = 8 * 12.0 * times[0].layout.setting.model.parameters / times[0].rates.hbm.value
     assert float(times[0].optimizer[0] - times[1].optimizer[0]) == pytest.approx(sums)
+
+
+def test_fsdp_casts_and_divides_the_gradient_of_each_layer_in_memory():
+    where = {"mesh": Mesh(fsdp=16), "remat": "save-all"}
+    whole = times_of(PROGRAMS["torch-fsdp"], **where)
+    halves = times_of(PROGRAMS["torch-fsdp"].model_copy(update={"pure_bf16": True}), **where)
+    elements = 32 * model("llama3-8b").layer_matrix_parameters
+    assert whole.hbm[0] - halves.hbm[0] == pytest.approx(10 * elements / whole.rates.hbm.value)
+    replicas = {"mesh": Mesh(data=16), "remat": "save-all"}
+    assert times_of(PROGRAMS["torch-fsdp"], **replicas).hbm[0] == times_of(PROGRAMS["flash"], **replicas).hbm[0]
+
+
+def test_every_rank_that_owns_tensors_broadcasts_them_after_the_update():
+    def terms(program, **mesh):
+        found = terms_of(layout_of(program, mesh=Mesh(**mesh), batch=1024, machine="dgx-h100x128"))
+        return {(t.purpose, t.op): (float(t.bytes[0]), float(t.calls[0])) for t in found if t.calls[0] > 0}
+
+    gathered, turns = (terms(PROGRAMS[name], data=16) for name in ("megatron", "internevo"))
+    assert turns["gradients", "reduce-scatter"][0] == gathered["gradients", "reduce-scatter"][0] / 2  # bf16
+    assert turns["updates", "all-gather"] == (gathered["gradients", "all-gather"][0] / 16, 16)
+    assert terms(PROGRAMS["internevo"], data=1024)["updates", "all-gather"][1] == 9 * 32  # fewer tensors than ranks
+    work = times_of(PROGRAMS["internevo"], mesh=Mesh(data=16))
+    assert work.comm_data[0] > work.gradients[0] + work._of("updates")[0] > work._of("updates")[0] > 0

@@ -33,7 +33,7 @@ def test_the_axes_are_named_in_the_order_of_the_registry(text):
     assert named == words.count("enumerates meshes (") > 0
 
 
-SHARED = {"#options-of-a-request": "Options of a request", "#knobs": "Knobs"}
+SHARED = {"#options-of-a-request": "Options of a request", "#knobs": "Knobs", "#files-of-trainers": "Files of trainers"}
 """The sections of docs/commands.md that several commands link to."""
 
 

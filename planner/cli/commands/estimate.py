@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.scratch import scratch_folder
 from lcplan.strategy import Strategy
 from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
@@ -22,6 +21,7 @@ from planner.measure.workers.pool import PoolLimits
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench
+from planner.run.pace import pace_notes
 from planner.run.timed_slice import says
 from planner.run.toolchain_offer import Offer, offer
 from planner.space.one_strategy import BrokenRulesError
@@ -75,13 +75,15 @@ def command(**options: Any) -> int:
     offered = offer(toolchain, request)
     strategies = _strategies(request, offered, imported)
     candidates = [price(request, one) for one in strategies]
-    with TemporaryDirectory(prefix="lcplan-") as scratch:
-        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=Path(scratch) if parsed.time else None))
+    with scratch_folder() as scratch:
+        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=scratch if parsed.time else None))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
-    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed))
+    slow = pace_notes(request, name=imported.trainer if imported else None, step_s=candidates[0].estimate["step_s"])
+    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed), *slow)
     if len(candidates) > 1:
-        _print_several(candidates, request, output=parsed.output, notes=notes)
+        said = (*imported.notes, *imported.unpriced) if imported else ()
+        _print_several(_as_judged(candidates, request, imported), request, output=parsed.output, notes=(*notes, *said))
     else:
         _print(candidates[0], request, output=parsed.output, notes=notes, imported=imported)
     _raise_failures(candidates)
@@ -179,6 +181,15 @@ def _print(
             from planner.report.terminal.imported import opinion_view
 
             print_view(opinion_view(thought, candidate=candidate, request=request))
+
+
+def _as_judged(candidates: list[Candidate], request: SearchRequest, imported: Imported | None) -> list[Candidate]:
+    """Return the candidates with the verdict of an imported file, each way to compile its step by itself."""
+    if imported is None:
+        return candidates
+    from planner.imports.estimate import judged
+
+    return [_of_the_file(one, judged(imported, request=request, candidate=one), request=request) for one in candidates]
 
 
 def _of_the_file(candidate: Candidate, thought: Opinion | None, *, request: SearchRequest) -> Candidate:

@@ -8,8 +8,11 @@ from typing import Any
 import click
 
 from lcplan.evidence.plan import Plan
-from lcplan.formats.errors import NothingFitsError, StageFailedError
+from lcplan.formats.errors import BadInputError, NothingFitsError, StageFailedError
 from lcplan.formats.frozen import Frozen
+from planner.cli.file_plan import file_plan
+from planner.cli.from_files import from_options, given_file
+from planner.cli.options import knob_options, request_options
 from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
 from planner.export.folder import write_export
@@ -17,8 +20,10 @@ from planner.export.own_compile import compile_export
 from planner.export.python import trainer_jax
 from planner.export.run import Export, export_plan
 from planner.export.unfit import why_unfit
+from planner.measure.targets.toolchain import probe
 from planner.report.terminal.export import check_view, compile_view, export_view
 from planner.request.document import SCHEMA_VERSION
+from planner.run.make_plan import make_plan
 from planner.trainers import all_trainers, trainer_names
 from planner.trainers.common.own_compile import OwnMemory
 
@@ -35,7 +40,7 @@ _COMPILE = ", ".join(f"{one.name} on {one.compiles.upper()}" for one in all_trai
 class ExportOptions(Frozen):
     """Every option of the command."""
 
-    plan: str
+    plan: str | None
     to: str
     out: str | None
     check: bool
@@ -47,8 +52,10 @@ class ExportOptions(Frozen):
 
 
 @click.command("export", epilog=EPILOG)
-@click.argument("plan", metavar="PLAN")
-@click.option("--to", required=True, type=click.Choice(trainer_names()), help="Trainer that runs the plan.")
+@from_options
+@click.argument("plan", metavar="[PLAN]", required=False)
+@request_options
+@click.option("--to", "--for", "to", required=True, type=click.Choice(trainer_names()), help="Trainer that runs the plan.")
 @click.option("--out", metavar="DIR", help="Folder of the files. [default: named after the trainer, next to the plan]")
 @click.option("--check", is_flag=True, help="Run the trainer's own parser and validator on the files.")
 @click.option("--compile", is_flag=True, help=f"Compile the trainer's own step and show its memory ({_COMPILE}).")
@@ -56,6 +63,7 @@ class ExportOptions(Frozen):
     "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
 )
 @click.option("--jax", metavar="VERSION", help="The trainer's jax. [default: that of --toolchain, else the verified one]")
+@knob_options
 @click.option("--force", is_flag=True, help="Write the files of a job that does not fit the budget as the trainer runs it.")
 @click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
@@ -65,12 +73,12 @@ def command(**options: Any) -> int:
 
     Each deviation of the trainer from the plan is listed, with its replacement and its cost. A plan that it cannot run at
     all is bad input, and a job that does not fit as the trainer runs it is not written (exit code 1). Files that lcplan did
-    not write, or that were changed since, are never overwritten.
+    not write, or that were changed since, are never overwritten. With --from-.. and no PLAN, the plan of a trainer's own
+    configuration is converted; the options of a request and the knobs complete it.
     """
-    parsed = ExportOptions.model_validate(options)
-    file = Path(parsed.plan) / "plan.yaml" if Path(parsed.plan).is_dir() else Path(parsed.plan)
+    parsed = ExportOptions.model_validate({name: options[name] for name in ExportOptions.model_fields})
+    file, plan = _plan(parsed.plan, options)
     jax = trainer_jax(parsed.to, parsed.jax, option="--jax", python=parsed.toolchain)
-    plan = Plan.load(file)
     export = export_plan(plan, parsed.to, jax=jax)
     unfit = None if parsed.force else why_unfit(plan, export)
     if unfit is not None:
@@ -86,6 +94,22 @@ def command(**options: Any) -> int:
             f"{checked.package} {checked.version} does not take the files: {checked.said or '; '.join(checked.mismatches)}"
         )
     return 0
+
+
+def _plan(plan: str | None, options: dict[str, Any]) -> tuple[Path, Plan]:
+    """The plan of a file or a run, or that of a trainer's own configuration; and the file that names its folder."""
+    given = given_file(options)
+    if (plan is None) == (given is None):
+        raise BadInputError("export takes a plan or a run, or a file of a trainer with --from-..; give one of them")
+    if plan is not None:
+        file = Path(plan) / "plan.yaml" if Path(plan).is_dir() else Path(plan)
+        return file, Plan.load(file)
+    toolchain = probe(None)
+    own = file_plan({name: value for name, value in options.items() if name != "to"}, toolchain)
+    refused = [f"{own.imported.file}: {reason}" for reason in own.imported.unpriced]
+    if refused:
+        raise BadInputError(refused)
+    return Path(str(given)), make_plan(own.request, own.candidate, toolchain)
 
 
 def _show(

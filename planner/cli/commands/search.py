@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -13,6 +13,8 @@ from lcplan.formats.errors import EXIT_ANSWER, EXIT_NOTHING_FITS, BadInputError,
 from planner.candidates.cost import Cost
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request, objective_option
+from planner.cli.file_plan import file_plan
+from planner.cli.from_files import file_only, from_options, given_file, with_request
 from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
@@ -35,10 +37,14 @@ from planner.study.location import GRACE_S, canonical_url, given_location
 from planner.trainers import trainer_names
 from planner.workloads.registry import planned
 
+if TYPE_CHECKING:  # loaded with a file of a trainer only
+    from planner.imports.own_plan import OwnPlan
+
 EPILOG = """\b
 Examples:
   lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
   lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --devices 32 --stages modelled
+  lcplan search --from-maxtext my_run.yml --hw v5p-64 --stages modelled
   lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json
   lcplan search --step my_step.py --seq 8k --global-batch 8 --hw dgx-h100 --knob remat=full,none"""
 
@@ -62,6 +68,7 @@ class SearchOptions(RequestOptions):
 
 
 @click.command("search", epilog=EPILOG)
+@from_options
 @request_options
 @workload_options
 @objective_option
@@ -119,8 +126,12 @@ def command(**options: Any) -> int:
     """Find the best layout of MODEL at sequence length SEQ on HW.
 
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
-    the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it.
+    the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it. With
+    --from-.. model, sequence, batch, hardware and devices are those of a trainer's own configuration, whose plan is shown next
+    to the winner.
     """
+    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
+    options = with_request(options)
     if options["step"] is not None:
         from planner.cli.own_step import search_own_step
 
@@ -149,7 +160,7 @@ def command(**options: Any) -> int:
     _save(result, folder, request, toolchain)
     if interrupted:
         raise KeyboardInterrupt
-    _print(result, folder, output=parsed.output, price=parsed.price)
+    _print(result, folder, output=parsed.output, price=parsed.price, own=own)
     if stage != "modelled" or parsed.out:
         page = leave_report(folder.path, parsed.price)
         if page is not None and parsed.output == "table":
@@ -203,13 +214,18 @@ def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolc
     folder.save(result.to_json(), plan)
 
 
-def _print(result: SearchResult, folder: RunFolder, *, output: str, price: float | None) -> None:
+def _print(result: SearchResult, folder: RunFolder, *, output: str, price: float | None, own: OwnPlan | None) -> None:
     cost = Cost.of(result.winner, result.request.hardware, price) if result.winner else None
     if output == "json":
-        print_json(result.to_json() | {"cost": cost.to_json() if cost else None})
+        file = {} if own is None else {"imported": own.opinion.to_json() | {"candidate": own.candidate.to_json()}}
+        print_json(result.to_json() | {"cost": cost.to_json() if cost else None} | file)
     elif output == "csv":
         print_csv([flat_row(candidate) for candidate in result.candidates])
     else:
         print_view(search_view(result))
+        if own is not None:
+            from planner.report.terminal.own_plan import own_plan_view
+
+            print_view(own_plan_view(own, result.winner))
         if cost:
             print_view(f"\n{cost.says}\nplan: {folder.plan_file}")

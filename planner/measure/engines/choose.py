@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from lcplan.formats.errors import BadInputError
+from lcplan.formats.secrets import without_password
 from lcplan.formats.text import whole_in
 from planner.measure.engines.interface import Engine
 from planner.measure.engines.local import Local
@@ -44,19 +45,19 @@ def choose_engine(word: str, toolchain: Toolchain) -> Engine:
         from planner.measure.engines.processes import Processes, this_process
 
         return Processes(this_process(_count(word, rest, most=1024)), toolchain)
-    raise BadInputError(f"--engine {word[:80]!r}: no such engine; give {FORMS}")
+    raise BadInputError(f"--engine {without_password(word)[:80]!r}: no such engine; give {FORMS}")
 
 
 def _address(word: str, name: str, rest: str) -> str:
     if not re.fullmatch(r"//(\[[0-9A-Fa-f:]+\]|[\w.-]+):\d{1,5}", rest):
-        raise BadInputError(f"--engine {word[:80]!r}: give the scheduler as {name}://HOST:PORT")
+        raise BadInputError(f"--engine {without_password(word)[:80]!r}: give the scheduler as {name}://HOST:PORT")
     return f"{'tls' if name == 'dask+tls' else 'tcp'}:{rest}"
 
 
 def _count(word: str, text: str, *, most: int) -> int:
     count = whole_in(text)
     if count is None or not 0 < count <= most:
-        raise BadInputError(f"--engine {word[:80]!r}: give a number from 1 to {most}")
+        raise BadInputError(f"--engine {without_password(word)[:80]!r}: give a number from 1 to {most}")
     return count
 
 

@@ -155,6 +155,7 @@ def _passing_on(ours: Future[str], explain: Callable[[BaseException], BaseExcept
             return
         if theirs.status == "finished":
             ours.set_result(theirs.result())
+            theirs.release()  # a result that a client holds is computed again when the worker that has it dies
             return
         try:
             theirs.result(timeout=1)

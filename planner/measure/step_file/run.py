@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+from lcplan.formats.scratch import scratch_folder
 from planner.measure.hlo.buffers import peak_buffers
 from planner.measure.hlo.executable import CollectiveWalk, read_executable
 from planner.measure.hlo.groups import MeshView
@@ -52,10 +52,10 @@ def compile_step(job: WorkerStepJob) -> dict[str, Any]:
     with answering_for(devices, platform=job.target.platform, processes=job.processes, asked=asked), _local(path):
         lowered = _lowered(job, mesh, path)
         start = time.perf_counter()
-        with TemporaryDirectory() as folder:
-            compiled = _compiled(lowered, job, folder, root=path.parent)
+        with scratch_folder() as folder:
+            compiled = _compiled(lowered, job, str(folder), root=path.parent)
             seconds = time.perf_counter() - start
-            facts = _facts(compiled, job, Path(folder))
+            facts = _facts(compiled, job, folder)
     facts["warnings"] = [*facts["warnings"], *asked.notes]
     return {"compile_s": seconds, **facts}
 

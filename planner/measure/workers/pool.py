@@ -140,7 +140,7 @@ class Pool:
         return None
 
     def _settle(self, worker: WorkerProcess, outcome: Outcome) -> Task | None:
-        """Keep or end the worker; the task again where a used process, not the job, may be to blame."""
+        """Keep or end the worker; the task again where a used process or a kill from outside, not the job, may be to blame."""
         used = worker.jobs_done > 0
         worker.jobs_done += 1
         died = outcome.failure is not None and outcome.failure.kind in ("crash", "exit", "killed", "memory")
@@ -148,7 +148,8 @@ class Pool:
             self.idle.append(worker)
         else:
             worker.close()
-        return replace(outcome.task, fresh=True) if died and used else None
+        killed = outcome.failure is not None and outcome.failure.kind == "killed" and not outcome.task.fresh
+        return replace(outcome.task, fresh=True) if (died and used) or killed else None
 
 
 def _outcome(worker: WorkerProcess, task: Task, *, result: Any = None, failure: Failure | None = None) -> Outcome:

@@ -10,10 +10,9 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from lcplan.formats.scratch import scratch_folder
 from planner.measure.hlo.executable import read_executable
 from planner.measure.hlo.groups import MeshView
 from planner.measure.hlo.libtpu_memory import dump_options, temporaries
@@ -143,6 +142,6 @@ def _compiled(lowered: Any, target: Target) -> tuple[Any, int | None]:
     options = dict(target.compiler_options)
     if target.platform != "tpu":
         return lowered.compile(compiler_options=options or None), None
-    with TemporaryDirectory() as folder:
-        compiled = lowered.compile(compiler_options=options | dump_options(folder))
-        return compiled, temporaries(Path(folder))
+    with scratch_folder() as folder:
+        compiled = lowered.compile(compiler_options=options | dump_options(str(folder)))
+        return compiled, temporaries(folder)

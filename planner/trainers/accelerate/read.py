@@ -26,7 +26,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
     """
-    data = unquoted(read_yaml(file))
+    data = read_yaml(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
     return imported(data, devices=devices, file=file)
@@ -34,6 +34,7 @@ def read(file: str, devices: int | None = None) -> Imported:
 
 def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
     """Read the settings of a launch, in the words of the launcher's YAML."""
+    data = unquoted(data)
     parallel, fsdp = (
         _section(data, "parallelism_config", prefix=_PARALLEL, file=file),
         _section(data, "fsdp_config", prefix="fsdp_", file=file),

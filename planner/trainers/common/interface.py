@@ -176,6 +176,21 @@ def documents_kept(_: Job) -> str | None:
 
 
 @dataclass(frozen=True)
+class MeasuredStep:
+    """A published step time of a trainer in JAX, for its pace against the priced step."""
+
+    model: str
+    """The catalogue's name of the model, or of one of the same sizes."""
+    hardware: str
+    mesh: str
+    """Axes as ``--mesh`` takes them."""
+    seq_len: int
+    global_batch: int
+    step_s: float
+    source: str
+
+
+@dataclass(frozen=True)
 class Trainer:
     """One version of one trainer: the strategies that it runs, and the files that lcplan writes and reads for it."""
 
@@ -233,6 +248,8 @@ class Trainer:
     """The step that it runs of an exported plan; the step of docs/step.md for a trainer in JAX."""
     fused_on_amd: bool = False
     """Whether it has a fused attention of its own on AMD GPUs, which jax lacks there."""
+    measured: tuple[MeasuredStep, ...] = ()
+    """Published steps that show its pace against the step of docs/step.md, which is priced in its place."""
     jax: str = ""
     """The jax that this version was verified with; empty for torch trainers."""
 

@@ -22,8 +22,11 @@ torchtitan/config/configs.py)."""
 def priced_as(program: Program, *, hardware: HardwareSpec, model: ModelSpec) -> Program:
     """Return the priced step of a trainer: its own where the cost model covers it, else that of docs/step.md.
 
+    A program in JAX differs by its attention kernel, which counts on TPU; on GPUs jax's own kernels run in both.
     PyTorch's memory is modelled for dense models on GPUs. For a mixture of experts and for latent attention the step of
     docs/step.md is priced, and the trainer's further memory is counted by hand.
     """
+    if program.runtime == "xla":
+        return program if hardware.kind == "tpu" else STEP
     covered = hardware.kind == "gpu" and model.experts is None and model.latent is None
     return program if covered else STEP

@@ -27,7 +27,7 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a JSON, numbers that do not multiply, or something that lcplan has no word for.
     """
-    data = _flags_read(read_json(file), file)
+    data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     return imported(data, devices=devices, file=file)
@@ -35,6 +35,7 @@ def read(file: str, devices: int | None = None) -> Imported:
 
 def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Imported:
     """Read the settings of a DeepSpeed JSON."""
+    data = _flags_read(data, file)
     zero = _section(data, "zero_optimization", file=file)
     keys = [*data, *(f"zero_optimization.{key}" for key in zero)]
     if not any(key in known_keys("deepspeed") for key in keys):

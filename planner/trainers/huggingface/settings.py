@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
 from planner.shell.script import Word
@@ -50,7 +51,7 @@ def settings_of(file: str, front_end: str, *, devices: int | None) -> Settings:
 
 
 def _mapping(file: Path, front_end: str) -> dict[str, Any]:
-    data = read_yaml(file)
+    data = unquoted(read_yaml(file))
     if not isinstance(data, dict) or not any(key in known_keys(front_end) for key in data):
         raise BadInputError(f"{file}: not a configuration of {front_end}; it must be a YAML mapping with its keys")
     return {str(key): value for key, value in data.items()}
@@ -88,7 +89,8 @@ def _words(script: TrainerWords, file: Path, front_end: str) -> tuple[dict[str, 
             under = _mapping(beside, front_end)
         elif name is not None and found.get(name) is True:
             found[name] = parse_yaml(word.text, f"{file}: {name}")
-    return {**under, **found}, unknown
+    merged: dict[str, Any] = unquoted({**under, **found})
+    return merged, unknown
 
 
 def _launcher(script: TrainerWords, file: Path) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
@@ -42,7 +43,7 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
     BadInputError
         Not such a YAML, sizes that do not multiply, or something that lcplan has no word for.
     """
-    data = read_yaml(file)
+    data = unquoted(read_yaml(file))
     keys = _settings(data) if isinstance(data, dict) else {}
     if not any(key in known_keys("levanter") for key in keys):
         raise BadInputError(f"{file}: not a Levanter configuration; it must be a YAML mapping with model and trainer")

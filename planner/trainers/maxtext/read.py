@@ -23,7 +23,7 @@ from planner.trainers.maxtext.read_remat import kept
 from planner.trainers.maxtext.reading.file import Said
 from planner.trainers.maxtext.reading.file import said as said_by
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, read_flags
-from planner.trainers.maxtext.reading.programs import LATENT, attention_notes, refuse_other_programs
+from planner.trainers.maxtext.reading.programs import LATENT, attention_notes, program_of, refuse_other_programs
 from planner.trainers.maxtext.reading.words import notes_on_words, topology_of, unresolved_of
 from planner.trainers.maxtext.refusals import refusals_of
 
@@ -126,6 +126,7 @@ def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Im
         ),
         more=Beyond(values, tensors),
         unpriced=(*notes_on("maxtext", said, takes_memory=True), *_unbounded(values)),
+        program=program_of(values),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
         settings={**said, "slices": target.slices},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.inputs.program import STEP, Program
+from lcplan.strategy.attention_kernel import attention_kernel
 from planner.trainers import Difference, Job
 from planner.trainers.maxtext.read_remat import Kept, own_program, priced_bytes
 from planner.trainers.maxtext.reading.needs import head_in_fp32, predicted_tokens
@@ -39,7 +40,8 @@ class Beyond:
 
     def _scores(self, job: Job) -> list[Difference]:
         """Plain attention has a layer's weights and their cotangent in memory, of each query with every key of its sequence."""
-        if self.values["attention"] != "dot_product":
+        why = self._unfused(job)
+        if not why:
             return []
         size = 4 if self.values.get("float32_logits") else 2
         weights = job.local_tokens * job.workload.seq_len * job.model.heads / job.strategy.mesh.tensor
@@ -48,10 +50,29 @@ class Beyond:
                 name="attention",
                 plan="a fused kernel",
                 trainer=f"{job.workload.seq_len} weights a query and head in memory, and their cotangent",
-                why="attention: dot_product is plain products and a softmax; their time is not counted",
+                why=why,
                 extra_bytes=round(2 * size * weights),
             )
         ]
+
+    def _unfused(self, job: Job) -> str:
+        """The reason why attention is not fused; empty where it is.
+
+        Transformer Engine warns, and runs products and a softmax, where cuDNN has no kernel (transformer_engine/jax, flax).
+        """
+        asked, device = str(self.values["attention"]), job.hardware.device
+        if asked == "dot_product":
+            return "attention: dot_product is plain products and a softmax; their time is not counted"
+        if asked != "cudnn_flash_te" or device.gpu is None or job.hardware.vendor == "amd":
+            return ""
+        chunk, capability = job.workload.seq_len, device.gpu.compute_capability
+        kernel = attention_kernel(job.model, kind="gpu", precision="bf16", shortest_chunk=chunk, capability=capability)
+        if kernel == "cudnn":
+            return ""
+        return (
+            f"cuDNN trains no heads of {job.model.head_dim} on {device.name}, so Transformer Engine falls back to "
+            "plain products and a softmax; their time is not counted"
+        )
 
     def _remat(self, job: Job, extra: int) -> list[Difference]:
         if extra == 0:

@@ -127,6 +127,7 @@ def _program(said: Sections) -> Program:
     base = PROGRAMS["torch-compile" if said.compiled else "torch-eager"]
     changes: dict[str, Any] = {"loss": "chunked", "saved": SELECTIVE if said.selective else None}
     changes |= {"weights_gathered": "once"} if _keeps_gathered(said.parallelism) else {}
+    changes |= {"attention": "cudnn-2025"} if said.attention == "sdpa" else {}  # its first choice (models/common/attention.py)
     changes |= {"stream": "beside-products"} if _overlaps(said) else {}
     changes |= {"dispatch": "graphs"} if said.graphs and said.training.get("disable_cuda_graphs") is not True else {}
     changes |= {"deterministic": said.training.get("deterministic") is True}

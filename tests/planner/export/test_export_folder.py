@@ -1,6 +1,8 @@
 """The folder of an export: what lcplan wrote it may write again, nothing else."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -62,3 +64,20 @@ def test_a_folder_that_is_a_file_is_a_failed_stage(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(StageFailedError, match="choose another folder with --out"):
         write_export(tmp_path / "taken", FILES)
+
+
+@pytest.mark.parametrize("filled", range(3))
+def test_a_disk_that_fills_up_leaves_the_export_before(tmp_path, monkeypatch, filled):
+    write_export(tmp_path, FILES)
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    synced = []
+
+    def full(_handle):
+        synced.append(1)
+        if len(synced) > filled:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StageFailedError, match="No space left"):
+        write_export(tmp_path, {name: f"{text}# next\n" for name, text in FILES.items()})
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == before

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.secrets import without_password
 from planner.study import Store
-from planner.study.location import canonical_url, open_storage, shown
+from planner.study.location import canonical_url, open_storage
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_what_is_no_storage(given: str) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
-    assert shown("postgresql://me:secret@h:5432/db") == "postgresql://me:***@h:5432/db"
+    assert without_password("postgresql://me:secret@h:5432/db") == "postgresql://me:***@h:5432/db"
     with pytest.raises(BadInputError) as caught:
         canonical_url("ftp://me:secret@h/db")
     assert "secret" not in str(caught.value)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import pwd
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
+from postgresql_server import Server, new_server, wait_for
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from planner.study import Store
@@ -35,82 +28,15 @@ for job, row in compile_jobs(jobs, toolchain=probe(), pool=PoolLimits(), store=s
 """
 
 
-def _binaries() -> Path | None:
-    found = shutil.which("initdb")
-    folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), *([Path(found).parent] if found else [])]
-    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
-
-
-def _as_user() -> list[str]:
-    """PostgreSQL refuses to run as root."""
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
-
-
-class Server:
-    """A PostgreSQL server of its own, with a password."""
-
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        (folder / "password").write_text("se:cr@t")
-        (folder / "password").chmod(0o644)
-        init = [
-            binaries / "initdb",
-            "-D",
-            folder / "data",
-            "-U",
-            "lcplan",
-            "-A",
-            "scram-sha-256",
-            f"--pwfile={folder}/password",
-        ]
-        subprocess.run([*_as_user(), *map(str, init)], check=True, capture_output=True, cwd=folder)
-        self.command = [binaries / "postgres", "-D", folder / "data", "-p", self.port, "-k", folder, "-c", "fsync=off"]
-
-    def start(self) -> None:
-        """Start it and wait until it listens."""
-        self.process = subprocess.Popen([*_as_user(), *map(str, self.command)], stderr=subprocess.DEVNULL, cwd=self.folder)
-        _wait_for((self.folder / f".s.PGSQL.{self.port}").exists, 30)
-        time.sleep(0.5)
-
-    def stop(self) -> None:
-        """Stop it at once: open connections are not waited for."""
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=20)
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    binaries = _binaries()
-    if binaries is None:
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    if importlib.util.find_spec("psycopg") is None:
-        pytest.skip('no driver: pip install "lcplan[postgresql]"')
-    if _as_user() and (shutil.which("setpriv") is None or "postgres" not in {user.pw_name for user in pwd.getpwall()}):
-        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-    with TemporaryDirectory(prefix="pg") as name:
-        folder = Path(name)
-        folder.chmod(0o777)
-        running = Server(binaries, folder)
-        running.start()
-        try:
-            yield running
-        finally:
-            running.stop()
+    with new_server() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def postgresql(server: Server) -> str:
-    return f"postgresql://lcplan:se%3Acr%40t@127.0.0.1:{server.port}/postgres"
-
-
-def _wait_for(there: Any, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.1)
+    return server.url
 
 
 def _start(stack: ExitStack, code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -128,7 +54,7 @@ def _results(url: str) -> dict[str, object]:
 def test_a_server_that_restarts_during_a_search_loses_nothing(postgresql: str, server: Server) -> None:
     with ExitStack() as stack:
         search = _start(stack, SEARCH, postgresql, 4)
-        _wait_for(lambda: len(_results(postgresql)) >= 1, 90)
+        wait_for(lambda: len(_results(postgresql)) >= 1, 90)
         server.stop()
         time.sleep(3)
         server.start()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cost_models.inputs.program import STEP, Program
 from lcplan.formats.errors import BadInputError
 
 GLOBAL = "global"
@@ -20,6 +21,16 @@ _WHY = {
     "use_grpo": "an iteration samples too; plan it with --workload rl, whose export is such a file",
     "its distillation": "a teacher's weights and forward pass come on top; price the student with the pre-training program",
 }
+
+
+def program_of(values: Mapping[str, Any]) -> Program:
+    """The step with MaxText's own attention kernel on TPU.
+
+    Its splash kernel takes keys of any size with values of 128 (``kernels/attention/splash_attention_kernel.py`` of 0.2.5),
+    as latent attention has them; jax's takes one size of both.
+    """
+    own = str(values["attention"]) in ("flash", "autoselected") and not values["use_jax_splash"]
+    return STEP.model_copy(update={"attention": "flash"}) if own else STEP
 
 
 def refuse_other_programs(values: Mapping[str, Any], *, program: str, file: str) -> None:

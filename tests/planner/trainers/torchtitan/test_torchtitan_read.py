@@ -67,6 +67,12 @@ def test_the_toml(says):
     assert imported.unknown == ()
 
 
+def test_attention_is_timed_as_the_kernel_that_the_file_names(says):
+    """SDPA takes cuDNN's kernel first (models/common/attention.py of 0.3.0)."""
+    kernels = [says(PYTHON.replace('"flex"', f'"{name}"'), "run.py:mine").program.attention for name in ("sdpa", "flex")]
+    assert kernels == ["cudnn-2025", "flash2"]
+
+
 def test_old_places_of_toml_keys(says):
     text = """
 [training]
