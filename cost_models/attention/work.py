@@ -14,7 +14,6 @@ from cost_models.compute.kernels import (
     SCORE_BYTES,
     attention_flop,
     attention_seconds,
-    head_dim_ratio,
     score_seconds,
 )
 from cost_models.inputs.layout import Floats, Layout
@@ -202,7 +201,7 @@ def _masked_ratio(layout: Layout, length: Floats) -> Floats | float:
     ``1 + (b / l + 2 m)``. The step's own splash kernel was measured with tiles of 512; the ratio is relative to these.
     """
     tile = layout.setting.program.attention_tile
-    if tile is None and layout.setting.kernel == "splash":
+    if tile is None and layout.setting.kernel == "splash" and layout.setting.program.attention != "tokamax":
         return (1.0 + chunk_tiles(layout)[0] / length) / (1.0 + np.minimum(ATTENTION_BLOCK, length) / length)
     if tile is None:
         return 1.0
@@ -228,7 +227,7 @@ class _Kernel:
         half = rates.backward_half_tokens if self.backward else rates.forward_half_tokens
         work = attention_flop(tokens, keys, width=width) * (BACKWARD_ATTENTION_OF_FORWARD if self.backward else 1.0)
         head_dim = float(self.layout.setting.model.head_dim)
-        achieved = rate.value * head_dim_ratio(head_dim, rates.matrix_unit, exponential_share=rates.exponential_share)
+        achieved = rate.value * rates.head_ratio(head_dim, backward=self.backward)
         seconds = attention_seconds(work, keys, flop_per_s=achieved, half_tokens=half)
         return np.maximum(seconds, self._moved(tokens, keys, width=width)) if self._score_bytes else seconds
 

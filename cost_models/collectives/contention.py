@@ -8,10 +8,10 @@ from cost_models.attention.work import RingSteps
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import BACKEND_CODES
 
-NCCL_PERMUTE_BLOCKS = 32
+NCCL_PERMUTE_BLOCKS = {"ampere": 16, "later": 32}
 """Thread blocks of one NCCL send and receive between NVLink peers, each on its own multiprocessor: two channels per link
-(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 18 links on Hopper and Blackwell, rounded down to a power of
-two."""
+(github NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels), 12 links on Ampere and 18 on Hopper and Blackwell, rounded down
+to a power of two."""
 
 
 NCCL_COLLECTIVE_BLOCKS = 24
@@ -58,7 +58,11 @@ def multiprocessor_share(layout: Layout) -> float:
     Source: ``NCCL_PERMUTE_BLOCKS``.
     """
     gpu = layout.setting.hardware.device.gpu
-    return min(1.0, NCCL_PERMUTE_BLOCKS / gpu.core_count) if gpu is not None else 0.0
+    if gpu is None:
+        return 0.0
+    ampere = gpu.compute_capability is not None and gpu.compute_capability < (9, 0)
+    blocks = NCCL_PERMUTE_BLOCKS["ampere" if ampere else "later"]
+    return min(1.0, blocks / gpu.core_count)
 
 
 def hidden_contention_seconds(layout: Layout, hidden_s: Floats) -> Floats:

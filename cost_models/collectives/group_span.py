@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.inputs.collective_term import Subgroup
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import ORDERS
+from cost_models.schemes.ring import ring_window
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import AxisName
 
@@ -74,7 +75,9 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
         return _placed(layout, layout.expert_replicas, np.where(layout.folds, inside, span.stride))
     if subgroup == "neighbours":
         return _placed(layout, layout.exchange, span.stride)
-    return _placed(layout, layout.chunks, span.stride * layout.exchange)
+    window, stride = ring_window(layout), span.stride * layout.exchange
+    members = {"window": window, "windows": layout.chunks / window}.get(subgroup, layout.chunks)
+    return _placed(layout, members, stride * window if subgroup == "windows" else stride)
 
 
 def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:

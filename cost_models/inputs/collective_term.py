@@ -12,12 +12,13 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-Subgroup = Literal["neighbours", "groups", "experts", "expert-replicas"]
+Subgroup = Literal["neighbours", "groups", "window", "windows", "experts", "expert-replicas"]
 """Ranks that take part, where these are not all ranks of the axes.
 
 ``neighbours``: the context ranks of one exchange of heads. ``groups``: one context rank of each such group, or all ranks
-without an exchange. ``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that
-share the state of one expert's matrices.
+without an exchange. ``window``: those of a double ring inside one domain. ``windows``: one of each such window.
+``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that share the state of one
+expert's matrices.
 """
 
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]
@@ -42,6 +43,12 @@ class Term:
     subgroup: Subgroup | None = None
     moved: Floats | None = None
     """Bytes of the operand that the collective moves, where that is less: a ragged all-to-all's buffer is rarely full."""
+    backward: Floats | float = 0.0
+    """A ring's calls in the backward pass [per step]."""
+    last: Floats | float = 0.0
+    """A ring's calls that follow its last kernel [per step]."""
+    steps: Floats | float = 1.0
+    """Ring steps whose kernels one call overlaps [count]."""
 
     @cached_property
     def used(self) -> Bools:
@@ -72,7 +79,8 @@ def merged(terms: list[Term]) -> list[Term]:
         if same is None:
             found.append(term)
         else:
-            found[same] = replace(term, calls=found[same].calls + term.calls)
+            sums = {name: getattr(found[same], name) + getattr(term, name) for name in ("calls", "backward", "last")}
+            found[same] = replace(term, **sums)
     return found
 
 

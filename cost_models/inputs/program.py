@@ -27,9 +27,10 @@ class Program(Frozen):
     """Kept tensors that are stored in the host's memory; ``layer_in`` is the residual stream entering a layer."""
     repeats: Literal["needed", "whole-layer"] = "needed"
     """``whole-layer``: without kept tensors, a layer's whole forward pass is repeated, including its last product (PyTorch)."""
-    attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "unfused"] = "step"
+    attention: Literal["step", "flash", "flash2", "triton", "cudnn-2025", "tokamax", "unfused"] = "step"
     """``step``: the kernel of docs/step.md on that device. ``flash``: the best fused kernel of its kind. ``flash2``, ``triton``
-    and ``cudnn-2025``: older fused kernels. ``unfused``: scores, softmax and weights go through memory."""
+    and ``cudnn-2025``: older fused kernels. ``tokamax``: Tokamax's splash attention for TPU, whose backward pass is one kernel
+    in place of two. ``unfused``: scores, softmax and weights go through memory."""
     attention_dtype: Literal["activations", "fp32"] = "activations"
     """Type of the tensors that attention keeps for its backward pass: queries, keys, values and, if unfused, the weights."""
     norms: Literal["made-again", "kept"] = "made-again"
@@ -39,6 +40,17 @@ class Program(Frozen):
     """Keys per tile of a kernel that computes or skips whole tiles; None: masking costs nothing."""
     ring_chunks: Literal["zigzag", "contiguous"] = "zigzag"
     """Chunks of the ring between groups that exchange heads; with ``contiguous`` the last group is the slowest."""
+    ring_order: Literal["plain", "double"] = "plain"
+    """``double``: rings inside domains, between which chunks travel once a round, from every rank to the same rank of the next
+    domain and during all steps of the round (LoongTrain, arXiv:2406.18485, section 5.2; BurstEngine, arXiv:2509.19836)."""
+    ring_backward: Literal["keys", "queries"] = "keys"
+    """``queries``: the backward pass sends queries, cotangents and the queries' gradients in place of keys, values and their
+    gradients (BurstEngine)."""
+    ring_gradients: Literal["fp32", "activations"] = "fp32"
+    """The dtype in which partial sums of gradients travel. Transformer Engine's travel as keys do (github
+    NVIDIA/TransformerEngine, context_parallel.py, ``p2p_comm_buffers``)."""
+    last_gradients: Literal["hidden", "exposed"] = "hidden"
+    """Whether the last hop of a ring's gradients overlaps other work; a PyTorch function returns after it."""
     ring_communicators: Annotated[int, Field(gt=0, le=16)] = 1
     """Communicators of a ring. LoongTrain's double ring has 5: one of all ranks; within and between windows one for keys and
     values and one for their gradients (github InternLM/InternEvo, model/ops/ring_flash_attn)."""
@@ -121,9 +133,23 @@ DEEPSPEED_BUCKET_BYTES = 5e8 * 2.0 * 2.0 * 4.5
 
 _EXPERTS = {"expert_weights": "after-down", "expert_copies": "one-hot"}
 _FLASH = Program(attention="flash", data_gradients="behind-backward", loss="whole", gathered_calls="once")
-_TORCH = _FLASH.model_copy(update={"runtime": "torch", "repeats": "whole-layer", "dispatch": "eager", "attention": "flash2"})
+_TORCH = _FLASH.model_copy(
+    update={
+        "runtime": "torch",
+        "repeats": "whole-layer",
+        "dispatch": "eager",
+        "attention": "flash2",
+        "last_gradients": "exposed",
+    }
+)
 _MEGATRON = _TORCH.model_copy(
-    update={"weights_over": "fsdp", "optimizer_over": "data", "compute_copy": True, "logit_bytes": 6.0}
+    update={
+        "weights_over": "fsdp",
+        "optimizer_over": "data",
+        "compute_copy": True,
+        "logit_bytes": 6.0,
+        "ring_gradients": "activations",
+    }
 )
 _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
@@ -147,7 +173,8 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "internevo": _MEGATRON.model_copy(update=_INTERNEVO),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "deepspeed": _TORCH.model_copy(update={"bucket_bytes": DEEPSPEED_BUCKET_BYTES}),
-        "loongtrain": _TORCH.model_copy(update={"ring_communicators": 5}),
+        "loongtrain": _TORCH.model_copy(update={"ring_order": "double", "ring_communicators": 5}),
+        "burst": _TORCH.model_copy(update={"ring_order": "double", "ring_backward": "queries", "loss": "chunked"}),
         "nemo": _MEGATRON.model_copy(
             update={"attention": "flash", "gradient_sums": "in-products", "stream": "beside-products"}
         ),

@@ -33,6 +33,11 @@ an H100 (data/device_rates.json) against the H200, which is the same compute die
 ATTENTION_OF_PEAK = {"forward": 0.90 * 1666.0 / 2500.0, "backward": 1277.0 / 2500.0}
 """Attention rate over peak where no kernel was measured: the cuDNN rows of GB200 (data/device_rates.json), in a step."""
 
+SERIAL_PRODUCTS = {"forward": 312.0 / 215.0 - 0.25, "backward": 312.0 / 194.0 - 0.25 * 2.0 / 5.0}
+"""Time of attention's products in a kernel over their time at the peak rate, on GPUs before Hopper, whose kernels compute
+products and exponentials one after the other: FlashAttention-2 on an A800 (data/device_rates.json), less the exponentials, a
+quarter of the products' time forward (``exponential_share``) and as many for five products in place of two backward."""
+
 HALF_TOKENS = {"forward": 500.0, "backward": 570.0}
 """Mean key length at which a kernel reaches half its rate, where this was not measured: the values of GB200."""
 
@@ -122,6 +127,8 @@ def rates_of(hardware: HardwareSpec) -> Rates:
         exponential_share=exponential_share(hardware),
         collectives={op: _collective(hardware, entry, op=op) for op in _OPS},
         switch_all_reduce=_in_switch(hardware, entry),
+        wide_forward=attention.get("wide_forward"),
+        wide_backward=attention.get("wide_backward"),
     )
     return calibrated(published, hardware.device.rates)
 
@@ -157,8 +164,13 @@ TRITON_OF_FLASH2 = 1.0 / 1.8
 """Rate of FlashAttention in Triton over FlashAttention-2, which Dao (arXiv:2307.08691, section 4.1) measured 1.3-2.5 times
 faster on an A100: the geometric mean."""
 
-OLDER_KERNELS = {"flash2": "attention-flash2", "triton": "attention-flash2", "cudnn-2025": "attention-cudnn-2025"}
-"""Entries of data/device_rates.json for the older kernels that programs name."""
+OTHER_KERNELS = {
+    "flash2": "attention-flash2",
+    "triton": "attention-flash2",
+    "cudnn-2025": "attention-cudnn-2025",
+    "tokamax": "attention-tokamax",
+}
+"""Entries of data/device_rates.json for the kernels that programs name."""
 
 
 def rates_for(setting: Setting) -> Rates:
@@ -177,13 +189,13 @@ def rates_for(setting: Setting) -> Rates:
     Notes
     -----
     Source: data/device_rates.json, entries such as ``attention-flash2``; ``TRITON_OF_FLASH2``. A device without an entry for
-    the older kernel is priced with its best kernel.
+    the kernel is priced with that of its own step.
     """
     rates, kind = rates_of(setting.hardware), setting.program.attention
-    if kind not in OLDER_KERNELS:
+    if kind not in OTHER_KERNELS:
         return rates
     entry = _entry(setting.hardware)
-    older = entry.get(OLDER_KERNELS[kind], entry.get("attention", {}))
+    older = entry.get(OTHER_KERNELS[kind], entry.get("attention", {}))
     share = TRITON_OF_FLASH2 if kind == "triton" else 1.0
     own = {**entry, "attention": older}
     passes = {which: _attention(setting.hardware, own, which=which) for which in ("forward", "backward")}
@@ -195,6 +207,8 @@ def rates_for(setting: Setting) -> Rates:
         attention_backward=scaled["backward"],
         forward_half_tokens=older.get("forward_half_tokens", HALF_TOKENS["forward"]),
         backward_half_tokens=older.get("backward_half_tokens", HALF_TOKENS["backward"]),
+        wide_forward=older.get("wide_forward"),
+        wide_backward=older.get("wide_backward"),
     )
 
 
@@ -217,7 +231,16 @@ def _attention(hardware: HardwareSpec, entry: dict[str, Any], *, which: str) -> 
         share = IN_STEP[which] if found["benchmark"] else 1.0
         source = found["source"] + (f"; x {share} inside a step" if share != 1.0 else "")
         return _for_peak(Rate(found[key] * share, True, source), hardware, entry=entry)
-    return _share(hardware.device.peak_flop_per_s, ATTENTION_OF_PEAK[which], what="peak")
+    return _share(hardware.device.peak_flop_per_s, _attention_share(hardware, which=which), what="peak")
+
+
+def _attention_share(hardware: HardwareSpec, *, which: str) -> float:
+    """Return the share of the peak at which attention runs where no kernel was measured."""
+    gpu = hardware.device.gpu
+    if gpu is None or gpu.compute_capability is None or gpu.compute_capability >= (9, 0):
+        return ATTENTION_OF_PEAK[which]
+    exponentials = exponential_share(hardware) * (1.0 if which == "forward" else 2.0 / 5.0)
+    return 1.0 / (SERIAL_PRODUCTS[which] + exponentials)
 
 
 def _for_peak(rate: Rate, hardware: HardwareSpec, *, entry: dict[str, Any]) -> Rate:

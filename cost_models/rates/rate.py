@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cost_models.compute.kernels import head_dim_ratio
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -47,6 +49,39 @@ class Rates:
     """All-reduces that the domain's switches sum (NVLink SHARP), where they were measured."""
     attention_kernel: str | None = None
     """The chunk kernel with which attention's rates were measured; None: a fused kernel."""
+    wide_forward: float | None = None
+    """Forward rate with heads of 256 over that with heads of 128, where both were measured."""
+    wide_backward: float | None = None
+    """The same ratio of the backward pass."""
+
+    def head_ratio(self, head_dim: float, *, backward: bool) -> float:
+        """Return attention's rate with heads of ``head_dim`` over its rate with heads of 128 [no unit].
+
+        ``cost_models.compute.kernels.head_dim_ratio``, or, where heads of 128 and of 256 were measured, a line through the
+        times of a score of both: ``(H / 128) / (1 + (H / 128 - 1) (2 / w - 1))``. A TPU's vectors have 128 elements: scores of
+        smaller heads take as long as those of heads of 128.
+
+        Parameters
+        ----------
+        head_dim : float
+            H, features of a head.
+        backward : bool
+            The backward pass.
+
+        Returns
+        -------
+        float
+            Ratio [no unit].
+
+        Notes
+        -----
+        Source: w are the ratios of data/device_rates.json.
+        """
+        wide = self.wide_backward if backward else self.wide_forward
+        if wide is None:
+            return head_dim_ratio(head_dim, self.matrix_unit, exponential_share=self.exponential_share)
+        heads = head_dim / 128.0
+        return heads / (1.0 + max(heads - 1.0, 0.0) * (2.0 / wide - 1.0))
 
     def bound_flop_per_s(self, peak: float) -> float:
         """Return the rate of computation that no step of this device exceeds, for MFU [FLOP per s].

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.attention.work import RingSteps, exposed_hop_seconds, merge_bytes, ring_steps
+from cost_models.attention.work import merge_bytes, ring_steps
+from cost_models.collectives.contention import hop_contention_seconds
 from cost_models.collectives.network import Network
+from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import terms_of
 from cost_models.compute.host_time import BACKWARD_LAUNCHES, eager_attention_seconds
 from cost_models.inputs.layout import Floats, Layout
@@ -19,8 +21,9 @@ from cost_models.rates.published import rates_for
 def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floats, Floats]:
     """Return the time of a step's attention without recomputation and without other work.
 
-    It consists of kernels and merges of the slowest rank, the part of each ring hop that its kernel does not hide, and the
-    gathers and all-to-alls of other schemes in full. It is at least the time that an eager host takes for the launches.
+    It consists of kernels and merges of the slowest rank, the part of a ring's messages that its kernels do not hide, the
+    multiprocessors that these messages take, and the gathers and all-to-alls of other schemes in full. It is at least the time
+    that an eager host takes for the launches.
 
     Parameters
     ----------
@@ -45,13 +48,18 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
     network = Network.of(layout, rates)
     passes = setting.model.layers * layout.microbatches
     times = [passes * (steps.total_s + merge_bytes(layout, steps) / rates.hbm.value) for steps in (forward, backward)]
-    for term in terms_of(layout):
-        if term.axes != ("context",) or not np.any(term.calls > 0):
+    found = [(term, network.seconds(term)) for term in terms_of(layout) if term.axes == ("context",) and np.any(term.calls > 0)]
+    hops = exposed_ring_seconds(layout, found, forward_s=forward.later_s, backward_s=backward.later_s)
+    times = [own + exposed for own, exposed in zip(times, hops, strict=True)]
+    for term, seconds in found:
+        if is_hop(term):
+            own = (term.calls - term.backward, term.backward)
+            for index, steps in enumerate((forward, backward)):
+                lost = hop_contention_seconds(layout, hop_s=seconds, kernel_s=steps.later_s * term.steps)
+                times[index] = times[index] + own[index] / layout.directions * lost
             continue
         shares = (0.0, 1.0) if term.purpose == "kv-gradients" else _shares(term.purpose)
-        calls = term.calls / layout.directions if term.schedule == "ring" else term.calls
-        for index, steps in enumerate((forward, backward)):
-            times[index] = times[index] + shares[index] * calls * _exposed(network.seconds(term), steps, schedule=term.schedule)
+        times = [time + share * term.calls * seconds for time, share in zip(times, shares, strict=True)]
     if setting.program.dispatch == "eager":
         call_s = setting.constants.eager_attention_call_s
         host = passes * eager_attention_seconds(layout.chunks, layout.exchange, call_s=call_s)
@@ -62,7 +70,3 @@ def attention_pass_seconds(setting: Setting, table: StrategyTable) -> tuple[Floa
 def _shares(purpose: str) -> tuple[float, float]:
     """Return the shares of a term's calls in the forward and in the backward pass, as docs/step.md counts them."""
     return (1 / 3, 2 / 3) if purpose.startswith(("ulysses", "kv-halo")) else (1 / 2, 1 / 2)
-
-
-def _exposed(seconds: Floats, steps: RingSteps, *, schedule: str) -> Floats:
-    return exposed_hop_seconds(steps.later_s, seconds) if schedule == "ring" else seconds

@@ -7,7 +7,6 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from cost_models.attention.work import exposed_hop_seconds
 from cost_models.collectives.collective_matmul import RingMatmul
 from cost_models.collectives.contention import (
     by_nccl,
@@ -18,6 +17,7 @@ from cost_models.collectives.contention import (
 )
 from cost_models.collectives.network import Network
 from cost_models.collectives.overlap import behind_backward_seconds, stream_beside_products
+from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import STREAM_RING, UPDATES, terms_of
 from cost_models.compute.flops import recomputes_attention
 from cost_models.compute.host_time import host_wait_seconds, shares_cores
@@ -155,20 +155,20 @@ class StepTime(StepWork):
     def comm_context(self) -> Floats:
         """Exposed time of the collectives over context [s per step].
 
-        A ring hop is exposed as far as it outlasts the concurrent attention kernel. Halos, gathers, all-to-alls and document
-        ids are exposed in full.
+        A ring's messages are exposed as far as they outlast the concurrent attention kernel. Halos, gathers, all-to-alls and
+        document ids are exposed in full.
         """
         total = self._of("kv-gather", "kv-halo", "ulysses-query", "ulysses-key-value", "documents")
-        for term, hop in self.terms_with_seconds:
-            if term.purpose == "kv-ring":
-                total = total + self._hops(term, hop)
+        for term, seconds in self.terms_with_seconds:
+            if is_hop(term):
+                total = total + self._unhidden(term, seconds)
             elif term.purpose == "kv-gradients":
-                permute = term.op == "collective-permute"
-                kernel, calls = (self.backward_attention.later_s, self._steps(term)) if permute else (0.0, term.calls)
-                total = total + calls * exposed_hop_seconds(self._overlaps * kernel + np.zeros_like(hop), hop)
-            if term.purpose in {"kv-ring", "kv-gradients"} and term.op == "collective-permute":
-                total = total + self._unhidden(term, hop)
-        return total
+                total = total + term.calls * seconds
+        kernels = {
+            "forward_s": self._overlaps * self.forward_attention.later_s,
+            "backward_s": self._overlaps * self.backward_attention.later_s,
+        }
+        return total + sum(exposed_ring_seconds(self.layout, self.terms_with_seconds, **kernels))
 
     def _steps(self, term: Term) -> Floats:
         """Return the ring steps that run during the calls of ``term``; two directions make their calls at the same time."""
@@ -182,12 +182,6 @@ class StepTime(StepWork):
     def comm_expert(self) -> Floats:
         """Dispatch and combine, which are exposed since they precede and follow the experts' products [s per step]."""
         return self._of(*EXPERT_ROWS)
-
-    def _hops(self, term: Term, hop: Floats) -> Floats:
-        hops = self.passes * self.forward_attention.later * (term.calls > 0)  # other schemes have later steps without hops
-        backward = hops * exposed_hop_seconds(self._overlaps * self.backward_attention.later_s, hop)
-        forward = exposed_hop_seconds(self._overlaps * self.forward_attention.later_s, hop)
-        return (self._steps(term) - hops) * forward + backward
 
     @cached_property
     def comm_data(self) -> Floats:
@@ -233,8 +227,9 @@ class StepTime(StepWork):
         lost = passes * tensor_contention_seconds(self.layout, forward) + tensor_contention_seconds(self.layout, backward)
         total = total + self.passes * lost
         for term, hop in self.terms_with_seconds:
-            if term.purpose == "kv-ring" or (term.purpose == "kv-gradients" and term.op == "collective-permute"):
-                total = total + self._steps(term) * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=forward.later_s)
+            if is_hop(term):
+                kernel = forward.later_s * term.steps
+                total = total + self._steps(term) * hop_contention_seconds(self.layout, hop_s=hop, kernel_s=kernel)
         return total
 
     @property

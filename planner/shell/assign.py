@@ -89,7 +89,26 @@ def computed(expander: Expander, text: str) -> None:
         expander.variables.set(name, value)
 
 
-def builtin(expander: Expander, name: str, *, arguments: list[str], stdin: str | None, node: Node) -> bool:
+def _read(expander: Expander, names: list[str], *, stdin: str | None, node: Node, separator: str | None) -> None:
+    """``read A B C``: the fields of a line, the last name with the rest of them."""
+    variables = expander.variables
+    if stdin is None:
+        for name in names:
+            variables.set(name, expander.unknown(node, "it is read when it runs"))
+        return
+    sign = separator or variables.get("IFS")
+    parts = (
+        stdin.strip("\n").split(sign if sign and sign.strip() else None, len(names) - 1)
+        if len(names) > 1
+        else [stdin.strip("\n")]
+    )
+    for index, name in enumerate(names):
+        variables.set(name, parts[index] if index < len(parts) else "")
+
+
+def builtin(
+    expander: Expander, name: str, *, arguments: list[str], stdin: str | None, node: Node, separator: str | None = None
+) -> bool:
     """Follow a command of the shell itself; false: the command neither assigns nor is idle here."""
     variables = expander.variables
     words = [word for word in arguments if word and not word.startswith("-")]
@@ -98,7 +117,7 @@ def builtin(expander: Expander, name: str, *, arguments: list[str], stdin: str |
     elif name == "shift" and variables.positional is not None:
         variables.positional = variables.positional[int(arguments[0]) if arguments and arguments[0].isdecimal() else 1 :]
     elif name == "read" and words:
-        variables.set(words[-1], stdin.strip("\n") if stdin is not None else expander.unknown(node, "it is read when it runs"))
+        _read(expander, words, stdin=stdin, node=node, separator=separator)
     elif name in ("mapfile", "readarray") and words:
         lines = [expander.unknown(node, "it is read when it runs")] if stdin is None else stdin.strip("\n").split("\n")
         variables.set_array(words[-1], numbered(lines))

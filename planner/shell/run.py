@@ -39,6 +39,10 @@ class _ExitsError(_LeavesError):
     pass
 
 
+class _FailsError(_ExitsError):
+    """``exit`` with an error: a value that its user has to fill in is missing, and the rest of the script runs with it."""
+
+
 class _ReturnsError(_LeavesError):
     pass
 
@@ -201,7 +205,16 @@ def _clause(run: Run, node: Node, *, rest: list[Node]) -> None:
     if found is None:
         run.ways(node, (taken, other))
     else:
-        (taken if found else other)()
+        _unless_it_fails(run, taken if found else other)
+
+
+def _unless_it_fails(run: Run, action: Action) -> None:
+    """Follow a branch; one that ends the script with an error is not taken."""
+    before = run.expander.variables.copy()
+    try:
+        action()
+    except _FailsError:
+        run.expander.variables = before
 
 
 def _otherwise(run: Run, rest: list[Node]) -> None:
@@ -272,7 +285,7 @@ def _list(run: Run, node: Node) -> None:
     if found is None:
         run.ways(node, (lambda: run.statement(two), lambda: None))
     elif found == every:
-        run.statement(two)
+        _unless_it_fails(run, lambda: run.statement(two))
 
 
 def _redirected(run: Run, node: Node) -> None:
@@ -310,8 +323,10 @@ def _command(run: Run, node: Node, *, stdin: str | None) -> None:
         return
     name, arguments = words[0], words[1:]
     if name in _LEAVES:
-        raise _LEAVES[name]
-    if run.call(name, arguments) or assign.builtin(expander, name, arguments=arguments, stdin=stdin, node=node):
+        raise _FailsError if name == "exit" and arguments[:1] not in ([], ["0"]) else _LEAVES[name]
+    if run.call(name, arguments) or assign.builtin(
+        expander, name, arguments=arguments, stdin=stdin, node=node, separator=before.get("IFS")
+    ):
         return
     if name == "eval":
         run.evaluate(" ".join(arguments))

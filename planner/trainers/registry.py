@@ -38,6 +38,8 @@ FRONT_ENDS: dict[str, str] = {
     "llamafactory": "planner.trainers.llamafactory",
     "axolotl": "planner.trainers.axolotl",
     "trl": "planner.trainers.trl",
+    "bridge": "planner.trainers.bridge",
+    "verl": "planner.trainers.verl",
 }
 """The package of each program that starts one of the trainers with settings of its own; lcplan reads its files."""
 

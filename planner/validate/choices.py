@@ -119,5 +119,13 @@ def _microbatches(facts: Facts, choice: Choice, *, sequences: float) -> int:
 def _knobs(facts: Facts) -> dict[str, Any]:
     strategy = facts.row.strategy
     dtypes = ("gather_dtype", "reduce_dtype", "moments_dtype")
-    names = ("ulysses", "loss_chunk_tokens", "collective_matmul", *dtypes, "moe_dispatch", "moe_capacity_percent")
+    names = (
+        "ulysses",
+        "loss_chunk_tokens",
+        "attention_block",
+        "collective_matmul",
+        *dtypes,
+        "moe_dispatch",
+        "moe_capacity_percent",
+    )
     return {name: value for name in names if (value := getattr(strategy, name)) is not None}

@@ -5,7 +5,6 @@ import pytest
 
 from cost_models.attention.work import RingSteps
 from cost_models.collectives.contention import (
-    NCCL_PERMUTE_BLOCKS,
     by_nccl,
     hidden_contention_seconds,
     hop_contention_seconds,
@@ -43,8 +42,9 @@ def test_only_rings_by_nccl_take_multiprocessors():
     assert by_nccl(layout).tolist() == [True, False, False, False, False]
 
 
-def test_a_permute_holds_32_of_152_multiprocessors_of_a_gb200():
-    assert multiprocessor_share(layout_of(ring("nccl"))) == NCCL_PERMUTE_BLOCKS / 152
+def test_a_permute_holds_32_of_152_multiprocessors_of_a_gb200_and_16_of_108_of_an_a100():
+    assert multiprocessor_share(layout_of(ring("nccl"))) == 32 / 152
+    assert multiprocessor_share(layout_of(ring("nccl"), machine="dgx-a100-80x4")) == 16 / 108  # 12 links, not 18
     assert multiprocessor_share(layout_of(Strategy(mesh=Mesh(), backend="ici"), machine="tpu-v5p-64")) == 0.0
 
 

@@ -118,7 +118,7 @@ def test_rates_of_a_device_with_another_peak_or_memory_are_scaled_and_say_so():
     older = rates_for(
         Setting(model("llama3-8b"), cut, Workload(seq_len=8192, global_batch=1), cut.usable_bytes, program=program)
     )
-    assert older.attention_forward.value == pytest.approx(382e12 * 148 / 989)
+    assert older.attention_forward.value == pytest.approx(382e12 * IN_STEP["forward"] * 148 / 989)
 
 
 @pytest.mark.parametrize("name", [name for name in hardware_names() if not name.endswith("-N")])
@@ -136,3 +136,12 @@ def test_a_power_cap_slows_compute_and_nothing_else():
     assert rates_of(capped).hbm == rates_of(full).hbm
     more = full.model_copy(update={"device": full.device.model_copy(update={"power_w": None})})
     assert rates_of(more).gemm == rates_of(full).gemm
+
+
+def test_attention_of_an_unmeasured_gpu_before_hopper_is_that_of_an_a100_with_its_own_exponentials():
+    # an L40S computes half of an A100's products per clock and multiprocessor: its exponentials take 1/8 of the products' time
+    found = rates_of(hardware("pcie-l40s"))
+    assert found.exponential_share == 0.125
+    assert found.attention_forward.value == pytest.approx(362.05e12 / (312 / 215 - 0.25 + 0.125), rel=1e-6)
+    assert found.attention_backward.value == pytest.approx(362.05e12 / (312 / 194 - 0.1 + 0.05), rel=1e-6)
+    assert not found.attention_forward.measured

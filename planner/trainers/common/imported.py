@@ -77,7 +77,7 @@ class Imported:
     refuses: Callable[[Job], list[str]] = field(default=nothing_refused)
     """Why the trainer does not run this file, by keys that lcplan has no knob for."""
     program: Program = STEP
-    """The priced step; the step of docs/step.md for a trainer in JAX."""
+    """The priced step; for a trainer in JAX the step of docs/step.md, perhaps with another kernel of attention."""
     unresolved: Mapping[str, str] = field(default_factory=dict)
     """Options whose values only a shell knows, each with the reason; an error unless the command line gives them."""
     unpriced: tuple[str, ...] = ()

@@ -17,9 +17,10 @@ READ = words(
     num_experts num_experts_per_tok num_slices num_vocab_tiling opt_type optimizer_memory_host_offload
     original_max_position_embeddings out_proj packing parameter_memory_host_offload per_device_batch_size qkv_proj
     quantization query_proj ragged_buffer_factor remat_policy ring_scan_unroll rope_factor rope_linear_scaling_factor
-    rope_max_timescale rope_type sa_block_kv sa_block_kv_compute sa_block_kv_dkv sa_block_kv_dkv_compute sa_block_kv_dq
-    sa_block_q sa_block_q_dkv sa_block_q_dq scan_layers sparse_matmul training_objective use_chunked_prefill use_dpo use_grpo
-    use_jax_splash use_qk_clip use_qk_norm use_ragged_attention use_ring_of_experts use_tokamax_splash
+    rope_max_timescale rope_type sa_block_kv sa_block_kv_compute sa_block_kv_dkv sa_block_kv_dkv_compute
+    sa_block_kv_dq sa_block_q sa_block_q_dkv sa_block_q_dq sa_use_fused_bwd_kernel scan_layers sparse_matmul
+    training_objective use_chunked_prefill use_dpo use_grpo use_jax_splash use_qk_clip use_qk_norm
+    use_ragged_attention use_ring_of_experts use_tokamax_splash
     value_proj vocab_size weight_dtype
     """
 ) | frozenset(f"{part}_{axis}_parallelism" for part in ("ici", "dcn") for axis in AXES if axis != "tensor_transpose")
@@ -105,7 +106,7 @@ HARMLESS = {
     "tiles and kernels of the same work": (
         "cost_estimate_flops_* local_sa_* local_use_splash_scheduler megablox mhc_pallas_kernel_* "
         "ragged_gather_* ragged_sort_use_single_sparsecore sa_bwd_dkv_megacore sa_fuse_reciprocal sa_k_layout sa_q_layout "
-        "sa_use_* sa_v_layout tile_size_for_vit use_csa_streamindex_kernel use_gather_mosaic_kernel use_gmm_v2 "
+        "sa_use_base2_exp sa_v_layout tile_size_for_vit use_csa_streamindex_kernel use_gather_mosaic_kernel use_gmm_v2 "
         "use_gmm_v2_heuristic_tiling use_max_logit_estimate use_mhc_pallas_kernel use_ragged_sort use_splash_scheduler "
         "use_tokamax_gmm wi_tile_* wo_tile_* moe_pin_sparse_core_* moe_fsdp_all_gather_sparse_core_id "
         "moe_ep_all_gather_sparse_core_id gdn_chunk_size"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
-from lcplan.formats.textfile import read_text
+from lcplan.formats.textfile import read_text, read_yaml
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_changes, with_experts
 from planner.trainers.common.known_keys import notes_on, unknown_keys
 from planner.trainers.common.rules import gathered_weights, whole_stream
-from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_script
+from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_fields, parse_script
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_kernels import kernels_of, overlap_of
@@ -23,6 +24,7 @@ from planner.trainers.megatron.read_model import model_of
 from planner.trainers.megatron.read_recompute import remat_of, several_layers
 from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
+from planner.trainers.wrappers.primus import wrapped_in
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 UNFUSED = ("unfused", "local")
@@ -37,10 +39,12 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    return _imported(parse_script(read_text(file), file), file=file, devices=devices)
+    wrapped = wrapped_in(read_yaml(file), "megatron", file=Path(file)) if file.endswith((".yaml", ".yml")) else None
+    parsed = parse_fields(wrapped) if wrapped else parse_script(read_text(file), file)
+    return imported(parsed, file=file, devices=devices)
 
 
-def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
+def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
     """Return the configuration that the arguments state."""
     arguments, unresolved = parsed.arguments, unresolved_of(parsed, file=file)
     unknown = unknown_keys("megatron", [*arguments, *parsed.unknown])
@@ -76,9 +80,7 @@ def _imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
         whole_weights=_zero_one(arguments),
         refuses=lambda job: refusals_of(arguments, job),
         settings=arguments,
-        again=lambda changes: _imported(
-            replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices
-        ),
+        again=lambda changes: imported(replace(parsed, arguments=with_changes(arguments, changes)), file=file, devices=devices),
     )
 
 

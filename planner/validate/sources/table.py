@@ -128,6 +128,7 @@ class RowStrategy(Frozen):
     micro_batch: Count | None = None
     """Sequences of one microbatch on a rank of data x fsdp x expert, for sources that state these."""
     loss_chunk_tokens: Count | None = None
+    attention_block: Count | None = None
     collective_matmul: CollectiveMatmul | None = None
     gather_dtype: Dtype | None = None
     reduce_dtype: Dtype | None = None

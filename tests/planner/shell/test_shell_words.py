@@ -112,3 +112,18 @@ def test_a_script_without_end_is_bad_input(text, says):
 def test_text_that_is_no_script_is_survived():
     for text in ("", "\x00", "if then fi do", "}}}} ((", "<<EOF", "${", "$((", "a=(", "case x in"):
         read_script(text, "run.sh")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'IMAGE=""\nif [ -z "$IMAGE" ]; then echo give one; exit 1; fi\nprogram a',
+        'IMAGE=""\n[[ -n "$IMAGE" ]] || { echo give one; exit 2; }\nprogram a',
+    ],
+)
+def test_a_value_that_its_user_has_to_fill_in_does_not_end_the_script(text):
+    assert words(text) == ("program", "a")
+
+
+def test_fields_of_a_line_are_read_into_names():
+    assert words("IFS=',' read -r A B C <<< '1,2,3'\nprogram $A $B $C") == ("program", "1", "2", "3")

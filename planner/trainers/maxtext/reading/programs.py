@@ -27,10 +27,14 @@ def program_of(values: Mapping[str, Any]) -> Program:
     """The step with MaxText's own attention kernel on TPU.
 
     Its splash kernel takes keys of any size with values of 128 (``kernels/attention/splash_attention_kernel.py`` of 0.2.5),
-    as latent attention has them; jax's takes one size of both.
+    as latent attention has them; jax's takes one size of both. Tokamax's splash attention, or MaxText's own on request, has one
+    backward kernel in place of two. An all-gather is one call on all keys.
     """
     own = str(values["attention"]) in ("flash", "autoselected") and not values["use_jax_splash"]
-    return STEP.model_copy(update={"attention": "flash"}) if own else STEP
+    if not own:
+        return STEP
+    fused = values["use_tokamax_splash"] or values.get("sa_use_fused_bwd_kernel")
+    return STEP.model_copy(update={"attention": "tokamax" if fused else "flash", "gathered_calls": "once"})
 
 
 def refuse_other_programs(values: Mapping[str, Any], *, program: str, file: str) -> None:

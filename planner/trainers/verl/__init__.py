@@ -1,0 +1,1 @@
+"""verl: supervised fine-tuning, and reinforcement learning whose actor is trained with FSDP."""
