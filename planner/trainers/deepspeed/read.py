@@ -14,6 +14,7 @@ from planner.trainers.common.imported import Imported, mesh_text, nested, whole,
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 from planner.trainers.common.rules import bf16_masters
 from planner.trainers.common.zero import Zero, stage_of
+from planner.trainers.deepspeed.read_script import file_of_script
 
 ADAM = ("adam", "adamw", "fusedadam", "deepspeedcpuadam", "cpuadam")
 OFFLOADS = ("offload_optimizer", "offload_param")
@@ -27,7 +28,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a JSON, numbers that do not multiply, or something that lcplan has no word for.
     """
-    data = read_json(file)
+    if file.endswith((".sh", ".slurm", ".sbatch", ".bash")):
+        data, devices = file_of_script(file, devices)
+    else:
+        data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     return imported(data, devices=devices, file=file)
