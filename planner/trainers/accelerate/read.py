@@ -54,7 +54,8 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
         options["remat"] = (_remat(fsdp, file=file),)
-    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",)}
+    options |= {"moments_dtype": ("fp32",)} if way.kind == "deepspeed" else {}  # else those of the loaded parameters
     settings = _settings(data, parallel, fsdp=fsdp)
     return Imported(
         "accelerate",
@@ -62,6 +63,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         options,
         unknown=unknown_keys("accelerate", keys),
         notes=(*_notes(data), *way.notes, *notes_on("accelerate", settings)),
+        unpriced=tuple(notes_on("accelerate", settings, takes_memory=True)),
         more=way.differences,
         refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
         program=_program(way, parallel, file=file),
