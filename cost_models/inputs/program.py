@@ -93,7 +93,8 @@ class Program(Frozen):
     """Whether cross entropy writes its gradient into the logits' buffer."""
     logit_bytes: Annotated[float, Field(ge=2, le=32)] | None = None
     """Bytes per logit at the peak of a PyTorch loss; None: by ``fused_loss``. Megatron's 6: bf16 logits and an fp32 copy, which
-    softmax and then the gradient overwrite; at the end that copy and its bf16 cast (tensor_parallel/cross_entropy.py)."""
+    softmax and then the gradient overwrite; at the end that copy and its bf16 cast (tensor_parallel/cross_entropy.py). MPT's
+    4: bf16 logits and their bf16 gradient, by flash-attn's cross entropy (llm-foundry, ``loss_fn: fused_crossentropy``)."""
     kept_logit_bytes: Annotated[float, Field(ge=0, le=32)] = 0.0
     """Bytes per logit in PyTorch, in addition to the loss's backward pass: 2 where the bf16 logits stay alive, as in
     torchtitan's loop; 4 where their fp32 copy does, which a model of Hugging Face's Transformers returns with the loss."""
@@ -169,14 +170,14 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "torch-eager": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 2.0}),
         "transformers": _TORCH.model_copy(update={"elementwise": "eager", "kept_logit_bytes": 4.0, "norms": "kept"}),
         "torch-compile": _TORCH.model_copy(update={"dispatch": "compiled"}),
-        "llm-foundry": _TORCH.model_copy(update={"attention": "triton"}),
+        "llm-foundry": _TORCH.model_copy(update={"attention": "triton", "logit_bytes": 4.0}),
         "internevo": _MEGATRON.model_copy(update=_INTERNEVO),
         "megatron": _MEGATRON.model_copy(update={"attention": "flash"}),
         "deepspeed": _TORCH.model_copy(update={"bucket_bytes": DEEPSPEED_BUCKET_BYTES}),
         "loongtrain": _TORCH.model_copy(update={"ring_order": "double", "ring_communicators": 5}),
         "burst": _TORCH.model_copy(update={"ring_order": "double", "ring_backward": "queries", "loss": "chunked"}),
         "nemo": _MEGATRON.model_copy(
-            update={"attention": "flash", "gradient_sums": "in-products", "stream": "beside-products"}
+            update={"attention": "flash", "gradient_sums": "in-products", "stream": "beside-products", "pure_bf16": True}
         ),
         "megatron-2022": _MEGATRON_2022.model_copy(update={"stream": "backward-beside-products"}),
         "megatron-deepspeed": _MEGATRON_2022,

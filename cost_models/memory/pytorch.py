@@ -39,6 +39,12 @@ ATTENTION_COTANGENTS = 2.0
 """Buffers of the size of queries, keys and values: the cotangents of attention's operands, and of its output, which is as large
 as the queries."""
 
+SCORE_BYTES = 5.0
+"""Bytes per score that unfused attention keeps: softmax's output and the weights after dropout in bf16, and dropout's mask."""
+
+SCORE_COTANGENT_BYTES = 4.0
+"""Bytes per score of unfused attention's backward pass: the cotangents of the weights and of the scores, both in bf16."""
+
 HOPPER = 9
 """Major compute capability of Hopper."""
 
@@ -133,9 +139,18 @@ class TorchMemory:
 
     @cached_property
     def _scores(self) -> Floats:
-        """Softmax's output, the weights after dropout, and its mask: 5 bytes per score of a rank's queries with all keys."""
+        """Softmax's output, the weights after dropout, and its mask, of a rank's queries with all keys."""
         heads = self.layout.query_width / self.layout.setting.model.head_dim
-        return 5.0 * self.layout.tokens * self.layout.setting.workload.seq_len * heads
+        return SCORE_BYTES * self.layout.tokens * self.layout.setting.workload.seq_len * heads
+
+    @property
+    def _scores_backward(self) -> Floats | float:
+        """Bytes that unfused attention's backward pass adds: cotangents of scores, and scores that remat repeats."""
+        program = self.layout.setting.program
+        if program.attention != "unfused":
+            return 0.0
+        share = SCORE_COTANGENT_BYTES / SCORE_BYTES
+        return self._scores * (share + (1.0 if program.recompute_scores else 0.0))
 
     @cached_property
     def _saved(self) -> Floats:
@@ -224,7 +239,7 @@ class TorchMemory:
         in_layer = {**saved, "gathered_weights": self._gathered_layer}
         gates = FEED_FORWARD_COTANGENTS * self._token * layout.ff_width
         operands = ATTENTION_COTANGENTS * (queries + self._token * layout.kv_width)
-        attention = np.maximum(self._again - self._feed_forward, 0.0)
+        attention = np.maximum(self._again - self._feed_forward, 0.0) + self._scores_backward
         return {
             "loss": {
                 **saved,

@@ -8,8 +8,9 @@ from pydantic import Field, model_validator
 
 from lcplan.formats.frozen import Frozen
 
-FigureKind = Literal["datasheet", "measured", "fitted", "user"]
-"""``fitted``: derived from measurements that the source names. ``user``: a bare number in a user's own file."""
+FigureKind = Literal["datasheet", "measured", "fitted", "stand-in", "user"]
+"""``fitted``: derived from measurements that the source names. ``stand-in``: of another
+device, since none of this one is published. ``user``: a bare number in a user's own file."""
 
 
 class Figure(Frozen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,10 @@ NOT_OWN = (
     "memory is that of lcplan's own step, which holds less of a layer at once than autograd: published peaks of a mixture of "
     "experts under FSDP2 were 1 to 9 % higher, the more the longer the sequence (PrimeIntellect-ai/prime-rl#3234)"
 )
+
+
+OF_STATE = ("offload", "master-dtype")
+"""Differences that take state off a device."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,8 @@ def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) 
     assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
     job = Job(request.model, request.hardware, request.workload, candidate.strategy)
     differences = _beyond(imported, job, priced=request.program.runtime == "torch")
-    extra = sum(difference.extra_bytes for difference in differences)
     estimate = candidate.estimate
+    extra = _beyond_bytes(differences, estimate["memory_bytes"])
     memory = int(estimate["memory_bytes"]["total"]) + extra
     pool = RESERVED_OF_ALLOCATED - 1.0 if request.program.runtime == "torch" else 0.0
     allowance = int(estimate["allowance_bytes"] + pool * extra)
@@ -153,6 +158,13 @@ def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) 
         fits=memory + allowance <= request.budget_bytes and holds and not imported.unpriced,
         advice=Advice(None, ()),
     )
+
+
+def _beyond_bytes(differences: list[Difference], parts: Mapping[str, int]) -> int:
+    """Add up the differences; not more of the state leaves a device than it holds."""
+    held = sum(parts[name] for name in ("params", "optimizer", "grads"))
+    leaving = sum(one.extra_bytes for one in differences if one.extra_bytes < 0 and one.name in OF_STATE)
+    return sum(one.extra_bytes for one in differences) - min(0, held + leaving)
 
 
 def refusals(imported: Imported, job: Job, *, budget_bytes: int) -> tuple[str, ...]:

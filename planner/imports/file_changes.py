@@ -23,8 +23,8 @@ SLOWER = 1.5
 """Slowest step that a mesh with more free memory may take, in steps of the file."""
 CHUNK_TOKENS = 1024
 """Most tokens of a chunk where the loss of the training script is not in chunks."""
-TIERS: tuple[Moves, ...] = ("", "optimizer", "all")
-"""State on the host comes last: its transfer isn't priced, so no time compares it."""
+TIERS: tuple[Moves, ...] = ("", "optimizer", "all", "rounded")
+"""State on the host comes late: its transfer isn't priced, so no time compares it. State in bf16 trains otherwise."""
 
 
 def file_advice(question: Question) -> Advice:
@@ -99,7 +99,7 @@ def _with(question: Question, switches: list[Switch]) -> Setup | None:
         settings |= dict(switch.settings)
         options |= dict(switch.options)
     setup = read_again(question, settings, options)
-    return None if setup is None else replace(setup, moves=any(switch.moves for switch in switches))
+    return None if setup is None else replace(setup, moves=any(switch.moves in ("optimizer", "all") for switch in switches))
 
 
 def _single(question: Question, switches: tuple[Switch, ...], *, limit: float) -> Iterator[Trial]:

@@ -96,6 +96,13 @@ class SearchRequest(Frozen):
         scaled = inherited_rates(self.hardware)
         if scaled:
             found.append(f"{self.hardware.name}: rates measured on another device of this name are scaled ({scaled})")
+        allowance = self.hardware.allowance
+        borrowed = [name for name in type(allowance).model_fields if getattr(allowance, name).kind == "stand-in"]
+        if borrowed:
+            found.append(
+                f"{self.hardware.name}: {' and '.join(borrowed)} of the allowance are stand-ins from other devices, since no "
+                "figure of this one is published; the allowance counts against the budget"
+            )
         if self.untimed_offload:
             found.append(
                 f"no bandwidth of {self.hardware.device.name}'s link to its host is known: memory has the offloaded tensors, "

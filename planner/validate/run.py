@@ -10,6 +10,7 @@ import numpy as np
 
 from cost_models.inputs.constants import Constants, Fitted, fitted_on, published_constants
 from lcplan.formats.errors import BadInputError
+from planner.validate.choices import OPTIONS
 from planner.validate.scoring.contradictions import contradictions
 from planner.validate.scoring.kinds import placed
 from planner.validate.scoring.result import FittedOn, PairResult, TableResult
@@ -153,4 +154,5 @@ def _fitted_constants(constants: tuple[Fitted, ...]) -> list[FittedOn]:
 
 
 def _fitted_choices(fields: tuple[str, ...], best: Trial) -> list[FittedOn]:
-    return [FittedOn(name, best.choice[name], "choice", "choice") for name in fields]
+    """Choices among several options; a field with one option is stated with its rows, and nothing was fitted."""
+    return [FittedOn(name, best.choice[name], "choice", "choice") for name in fields if len(OPTIONS[name]) > 1]

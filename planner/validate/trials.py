@@ -48,10 +48,17 @@ class Trials:
                         found[t, r, CHOSEN_BY.index(name)] = abs(error)
         return found
 
+    @cached_property
+    def unfit(self) -> NDArray[np.bool_]:
+        """Rows that ran and that a trial predicts not to fit [trial, row]."""
+        ran = np.array([fact.row.measured.fits is not False for fact in self.facts], dtype=np.bool_)
+        fits = [[bool(prediction.get("fits", True)) for prediction in trial.predictions] for trial in self.trials]
+        return ran & ~np.array(fits, dtype=np.bool_).reshape(len(self.trials), len(self.facts))
+
     @property
     def best(self) -> Trial:
-        """The trial of least mean absolute error, the plainest of equals."""
-        return self.trials[_least(self.errors)]
+        """The trial of least mean absolute error among the trials that have the fewest unfit rows; of equals the plainest."""
+        return self.trials[_least(self.errors, self.unfit)]
 
     def left_out(self) -> NDArray[np.float64]:
         """Absolute errors [row, quantity] of each row under the trial that is best for all the others."""
@@ -59,16 +66,17 @@ class Trials:
         found = np.full(everything.shape[1:], np.nan)
         for row in range(len(self.facts)):
             others = np.delete(everything, row, axis=1)
-            found[row] = everything[_least(others), row]
+            found[row] = everything[_least(others, np.delete(self.unfit, row, axis=1)), row]
         return found
 
 
-def _least(absolute: NDArray[np.float64]) -> int:
-    """The trial of least mean error over the rows and quantities that are there."""
+def _least(absolute: NDArray[np.float64], unfit: NDArray[np.bool_]) -> int:
+    """The trial of least mean error over the rows and quantities that are there, of trials that have the fewest unfit rows."""
     there = ~np.isnan(absolute)
     total = np.where(there, absolute, 0.0).sum(axis=(1, 2))
     count = np.maximum(there.sum(axis=(1, 2)), 1)
-    return int(np.argmin(np.round(total / count, 9)))
+    wrong = unfit.sum(axis=1)
+    return int(np.argmin(np.where(wrong == wrong.min(), np.round(total / count, 9), np.inf)))
 
 
 def open_fields(table: PublishedTable, facts: Sequence[Facts]) -> tuple[str, ...]:

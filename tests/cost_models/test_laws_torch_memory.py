@@ -111,6 +111,18 @@ def test_unfused_scores_are_of_a_ranks_queries_and_all_keys():
     assert layout.tokens[0] == layout.sequences[0] * 512
 
 
+def test_unfused_attention_holds_the_cotangents_of_its_scores_and_repeats_selected_ones():
+    base = PROGRAMS["megatron"].model_copy(update={"attention": "unfused"})
+    layout = layout_of("megatron", mesh=Mesh(data=16), seq_len=2048)
+    held = []
+    for program in (base, base.model_copy(update={"recompute_scores": True})):
+        one = Layout(Setting(LLAMA, layout.setting.hardware, layout.setting.workload, 0, program), layout.table)
+        held.append(TorchMemory(one).phases()["attention_backward"]["working_set"][0])
+    scores = layout.tokens[0] * 2048 * 32
+    fused = TorchMemory(layout).phases()["attention_backward"]["working_set"][0]
+    assert [one - fused for one in held] == pytest.approx([9.0 * scores, 9.0 * scores])
+
+
 def test_the_allocators_pool_counts_against_the_budget():
     layout = layout_of("torch-fsdp", mesh=Mesh(fsdp=16))
     assert pool_slack_bytes(layout, np.array([100.0])) == pytest.approx([100.0 * (RESERVED_OF_ALLOCATED - 1)])

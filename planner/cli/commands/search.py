@@ -14,7 +14,7 @@ from planner.candidates.cost import Cost
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request, objective_option
 from planner.cli.file_plan import file_plan
-from planner.cli.from_files import file_only, from_options, given_file, with_request
+from planner.cli.from_files import file_only, from_options, given_file, with_request, without_file
 from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
@@ -130,12 +130,16 @@ def command(**options: Any) -> int:
     --from-.. model, sequence, batch, hardware and devices are those of a trainer's own configuration, whose plan is shown next
     to the winner.
     """
-    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
-    options = with_request(options)
     if options["step"] is not None:
         from planner.cli.own_step import search_own_step
 
-        return search_own_step(options)
+        if (file := given_file(options)) is not None:
+            raise BadInputError(f"--step {options['step']}: the step has its own program; leave {file} out")
+        if options["hw"] is None:
+            raise click.UsageError("Missing option '--hw'.")
+        return search_own_step(without_file(options))
+    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
+    options = with_request(options)
     if options["knob"]:
         raise BadInputError("--knob is for the knobs of a step file; name it with --step")
     parsed = _with_jax(SearchOptions.model_validate({k: v for k, v in options.items() if k not in ("step", "knob")}))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
 import os
 import runpy
 import sysconfig
+import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
-from planner.measure.engines.futures import FuturesEngine
+from planner.measure.engines.futures import FuturesEngine, LostEngineError
 from planner.measure.engines.remote_job import Attempt, run_remote, sent
 from planner.measure.work import Work
 from planner.measure.workers.pool import PoolLimits
 
 EXTRA = 'pip install "lcplan[parsl]"'
+ANSWER_S, CLOSE_S = 5.0, 120.0
+"""How long an answer of the interchange, and the end of all blocks, are waited for."""
 
 
 class Parsl(FuturesEngine):
@@ -56,19 +63,36 @@ class Parsl(FuturesEngine):
         return future
 
     def idle_reason(self, work: Work) -> str | None:
-        """Return that no block of the executor is connected yet, where that is so."""
+        """Return that no block of the executor is connected yet, where that is so.
+
+        Raises
+        ------
+        LostEngineError
+            The executor's interchange has ended; Parsl itself would wait for ever.
+        """
         executor = self._kernel.executors.get(self._label(work))
+        self._check(executor)
         managers = getattr(executor, "connected_managers", None)
-        try:
-            waiting = managers is not None and not managers()
-        except Exception:
-            return None
-        return "no block of workers has started" if waiting else None
+        found = _within(ANSWER_S, managers) if managers is not None else None
+        return "no block of workers has started" if found == [] else None
 
     def close(self) -> None:
         """End the blocks that this search submitted."""
-        self._kernel.cleanup()
+        lost = [one for one in self._kernel.executors.values() if _interchange_ended(one)]
+        for executor in lost:  # the shutdown would wait for ever for what has ended
+            blocks = list(getattr(executor, "blocks_to_job_id", {}).values())
+            _within(ANSWER_S, partial(executor.provider.cancel, blocks))
+        if lost:
+            atexit.unregister(self._kernel.atexit_cleanup)
+        _within(ANSWER_S if lost else CLOSE_S, self._kernel.cleanup)
         self._parsl.clear()
+
+    def _check(self, executor: Any) -> None:
+        if _interchange_ended(executor):
+            raise LostEngineError(
+                f"Parsl's executor {executor.label!r} has lost its interchange; finished compiles and timings are kept, and "
+                "the same command resumes"
+            )
 
     def _label(self, work: Work) -> str:
         """The executor for compiles, or that of the hardware's kind for timings; the only one where there is only one."""
@@ -86,6 +110,25 @@ class Parsl(FuturesEngine):
         if label not in self._apps:
             self._apps[label] = self._parsl.python_app(run_remote, executors=[label])
         return self._apps[label]
+
+
+def _interchange_ended(executor: Any) -> bool:
+    process = getattr(executor, "interchange_proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _within(seconds: float, act: Callable[[], Any]) -> Any:
+    """Return the result of ``act`` within the time; None where it raises or takes longer: Parsl's requests have no limit."""
+    found: list[Any] = []
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            found.append(act())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
 
 
 def _put_scripts_on_path() -> None:

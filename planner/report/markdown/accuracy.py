@@ -33,9 +33,12 @@ The error is the predicted value over the measured one, minus one.
 """
 
 
+PAIRS = ("pairs", "pairs_in_order", "pairs_right")
+
+
 def accuracy_page(results: Sequence[TableResult], stem: str = "accuracy") -> str:
     """The page, with a line break at its end; its pictures are in the same folder and named after ``stem``."""
-    parts = (partial(_pictures, stem=stem), _summary, half_widths, _rankings, _verdicts, _excuses, _fitted, _seeds)
+    parts = (partial(_pictures, stem=stem), _summary, half_widths, _rankings, _orders, _verdicts, _excuses, _fitted, _seeds)
     return "\n".join([HEAD, *(line for part in parts for line in part(results))]).rstrip() + "\n"
 
 
@@ -73,6 +76,18 @@ def _rankings(results: Sequence[TableResult]) -> Iterator[str]:
     yield "Most rows of usp-long-context-attention have heads of 32, unlike any model; its rows count only with heads of 128.\n"
     headings = ("table", "comparisons", "right", "wrong: best measured, its predicted time over the best predicted")
     yield from table(headings, _ranked(results), right=(1, 2))
+
+
+def _orders(results: Sequence[TableResult]) -> Iterator[str]:
+    yield "## The order of meshes\n"
+    yield "Rows of one model, machine, batch, length, remat and program differ in mesh and scheme."
+    yield "A pair of layouts counts if its measured times differ by more than the noise of the table, or 4 %."
+    yield "It is right if it is predicted in the measured order, or the faster layout within 5 % of the other one.\n"
+    rows = [(r.table.name, *(sum(getattr(o, name) for o in r.mesh_orders) for name in PAIRS)) for r in results]
+    counted = [row for row in rows if row[1]]
+    whole, ordered, right = (sum(int(row[i]) for row in counted) for i in (1, 2, 3))
+    yield f"Of {whole} pairs {percent(right / max(whole, 1))} are right, and {percent(ordered / max(whole, 1))} in order.\n"
+    yield from table(("table", "pairs", "in order", "right"), counted, right=(1, 2, 3))
 
 
 def _ranked(results: Sequence[TableResult]) -> Iterator[Row]:

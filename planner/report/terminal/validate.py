@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.report.view.validation import QUANTITIES, errors, modelled, percent, ratio
+from planner.report.view.validation import QUANTITIES, errors, modelled, percent, ratio, with_unit
 from planner.validate.scoring.result import TableResult
 
 
@@ -40,16 +40,19 @@ def _summaries(results: Sequence[TableResult]) -> Table:
 
 def _one(result: TableResult) -> Iterator[RenderableType]:
     yield Text(f"\n{result.table.source.title} ({result.table.source.where})", style="dim")
-    table = _table("row", "quantity", "measured", "predicted", "error", left=2)
+    table = _table("row", "quantity", "measured", "predicted", "error", "need", left=2)
     for row in result.rows:
         label = row.id
         for name, value in row.measured.items():
-            predicted = "-" if name not in row.predicted else f"{row.predicted[name]:.5g}"
-            table.add_row(label, QUANTITIES[name], f"{value:.5g}", predicted, percent(row.error_ratio.get(name), sign=True))
+            predicted = (row.verdict or "-") if name == "fits" else with_unit(name, row.predicted.get(name))
+            error = "-" if name == "fits" else percent(row.error_ratio.get(name), sign=True)
+            need = percent(row.predicted.get("budget_ratio")) if label else ""
+            table.add_row(label, QUANTITIES[name], with_unit(name, value), predicted, error, need)
             label = ""
         if row.why is not None:
-            table.add_row(label, row.why, "", "", "")
+            table.add_row(label, row.why, *[""] * 4)
     yield table
+    yield Text("need: memory over the budget; within 10 % of it a verdict is too close to call", style="dim")
     for pair in result.pairs:
         measured, predicted = ratio(pair.measured_ratio), ratio(pair.predicted_ratio)
         yield Text(f"{pair.a} over {pair.b}, {QUANTITIES[pair.quantity]}: measured {measured}, predicted {predicted}")

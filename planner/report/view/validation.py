@@ -17,6 +17,23 @@ QUANTITIES = {
 }
 
 
+UNITS = {"tflop_per_s_per_device": "TFLOP/s", "tokens_per_s_per_device": "tokens/s", "step_s": "s"}
+"""Units of the values of ``QUANTITIES`` in the text; memory is shown in GiB."""
+
+
+def with_unit(quantity: str, value: float | bool | None) -> str:
+    """A value with its unit; ``-`` without a value.
+
+    >>> with_unit("peak_bytes", 3 * 2**30), with_unit("step_s", 1.5), with_unit("fits", False)
+    ('3.00 GiB', '1.5 s', 'out of memory')
+    """
+    if value is None:
+        return "-"
+    if quantity == "fits":
+        return "fits" if value else "out of memory"
+    return f"{value / 2**30:.2f} GiB" if quantity == "peak_bytes" else f"{value:.5g} {UNITS[quantity]}"
+
+
 class Errors(NamedTuple):
     """Errors of one quantity of one table, as text."""
 

@@ -11,6 +11,7 @@ from planner.trainers.common.interface import Job
 
 _F, _P, _D = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_", "deepspeed_config."
 SCRIPT = {
+    "moments_dtype": "the training script loads the model in bf16, so that state is bf16 and updates are rounded to it",
     "microbatches": "gradient_accumulation_steps of the training script",
     "remat": "gradient checkpointing of the training script",
     "loss_chunk_tokens": "a loss in chunks (TRL's chunked loss, or Liger's fused linear cross entropy)",
@@ -56,15 +57,16 @@ def switches(imported: Imported, job: Job) -> tuple[Switch, ...]:
         if said.get(_D + "offload_param_device", "none") == "none" and (stage == 3 or full):
             found.append(Switch({**full, **optimizer, _D + "offload_param_device": "cpu"}, moves="all"))
         return tuple(found)
+    rounded = () if job.strategy.moments_dtype == "bf16" else (Switch(options={"moments_dtype": ("bf16",)}, moves="rounded"),)
     if kind == "ddp":
-        return ()
+        return rounded
     resharding = str(said.get(_F + "reshard_after_forward", True)).upper()
     if resharding in ("FALSE", "SHARD_GRAD_OP") or (kind == "fsdp1" and not _full(said)):
         change = {_F + "reshard_after_forward": True} if kind == "fsdp" else {_F + "sharding_strategy": "FULL_SHARD"}
         found.append(Switch(change | ({_F + "reshard_after_forward": None} if kind == "fsdp1" else {})))
     if not said.get(_F + "offload_params"):
         found.append(Switch({_F + "offload_params": True}, moves="all"))
-    return tuple(found)
+    return (*found, *rounded)
 
 
 def _full(said: Settings) -> bool:

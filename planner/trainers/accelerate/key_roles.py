@@ -54,9 +54,13 @@ ROLES = Roles(
         "megatron_lm_config": Noted("not read: give Megatron's arguments with --from-megatron", unless=OFF),
         _F + "backward_prefetch": Noted("priced with one layer gathered ahead", unless=("BACKWARD_PRE", "None", "")),
         _F + "forward_prefetch": Noted("priced with one layer gathered ahead", unless=OFF),
-        _F + "min_num_params": Noted("priced as one gathered unit per layer", unless=("0", "None", "100000000")),
+        _F + "min_num_params": Noted(
+            "priced as one gathered unit per layer", unless=("0", "None", "100000000"), takes_memory=True
+        ),
         _P + "sp_attn_implementation": Noted(
-            "attention is priced as fused", unless=("flash_attention_2", "flash_attention_3", "sdpa", "None", "")
+            "attention is priced as fused",
+            unless=("flash_attention_2", "flash_attention_3", "sdpa", "None", ""),
+            takes_memory=True,
         ),
     },
 )

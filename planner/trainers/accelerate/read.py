@@ -10,6 +10,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.formats.textfile import read_yaml
 from planner.trainers.accelerate.facts import ROTATION
+from planner.trainers.accelerate.read_script import launch_of_script
 from planner.trainers.accelerate.read_sharding import Way, way_of
 from planner.trainers.common.imported import Imported, mesh_text, nested, whole, with_changes
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
@@ -24,9 +25,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     Raises
     ------
     BadInputError
-        Not such a YAML, a value that Accelerate has not, or something that lcplan has no word for.
+        Neither such a YAML nor a script with ``accelerate launch``, a value that Accelerate has not, or something that lcplan
+        has no word for.
     """
-    data = read_yaml(file)
+    data = launch_of_script(file) if file.endswith((".sh", ".slurm", ".sbatch", ".bash")) else read_yaml(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
     return imported(data, devices=devices, file=file)
@@ -52,7 +54,8 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         options["scheme"] = (_scheme(parallel, file),)
     if "fsdp_activation_checkpointing" in fsdp:
         options["remat"] = (_remat(fsdp, file=file),)
-    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    options |= {"gather_dtype": ("bf16",), "reduce_dtype": ("bf16",)}
+    options |= {"moments_dtype": ("fp32",)} if way.kind == "deepspeed" else {}  # else those of the loaded parameters
     settings = _settings(data, parallel, fsdp=fsdp)
     return Imported(
         "accelerate",
@@ -60,6 +63,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         options,
         unknown=unknown_keys("accelerate", keys),
         notes=(*_notes(data), *way.notes, *notes_on("accelerate", settings)),
+        unpriced=tuple(notes_on("accelerate", settings, takes_memory=True)),
         more=way.differences,
         refuses=lambda job: way.refusals(job, ulysses=_size(parallel, "sp_size", file=file) > 1),
         program=_program(way, parallel, file=file),

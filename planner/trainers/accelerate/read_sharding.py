@@ -14,7 +14,7 @@ from planner.trainers import Difference, Job
 from planner.trainers.common.imported import whole
 from planner.trainers.common.offload import STATE_BYTES, in_host_memory
 from planner.trainers.common.programs import TRANSFORMERS
-from planner.trainers.common.rules import gathered_weights
+from planner.trainers.common.rules import bf16_masters, fp32_products, gathered_weights
 from planner.trainers.common.zero import Zero, stage_of
 
 Kind = Literal["fsdp", "fsdp1", "deepspeed", "ddp"]
@@ -22,6 +22,7 @@ KINDS: Mapping[str, Kind] = {"FSDP": "fsdp", "DEEPSPEED": "deepspeed", "MULTI_GP
 SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 """``fsdp_sharding_strategy`` of FSDP version 1, by its numbers from 1 (torch.distributed.fsdp.ShardingStrategy)."""
 
+ROUNDED = "moments in bf16 are those of parameters in bf16, whose gradients are too"
 CHILDREN = (
     "fsdp_activation_checkpointing with FSDP2 keeps one tensor of the stream a layer since huggingface/accelerate#4172 (August "
     "2026) and is priced so; releases before checkpoint a layer's children and keep about four, where gradient_checkpointing "
@@ -36,6 +37,8 @@ class Way:
     kind: Kind
     sharding: str = "FULL_SHARD"
     machines: int = 1
+    mixed: bool = True
+    """Whether ``mixed_precision`` is on; off, products run in the dtype that the script loads."""
     offloads: bool = False
     """``fsdp_offload_params``."""
     checkpoints: bool = False
@@ -86,10 +89,30 @@ class Way:
         if self.zero is not None:
             return self.zero.differences(job)
         found = gathered_weights(job, key="fsdp_reshard_after_forward or its strategy") if self.keeps_gathered else []
+        found += self._dtypes(job)
         if not self.offloads:
             return found
         shards = job.strategy.state_shards
-        return found + in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="fsdp_offload_params")
+        held = STATE_BYTES / 2 if job.strategy.moments_dtype == "bf16" else STATE_BYTES
+        return found + in_host_memory(job, bytes_per_parameter=held, shards=shards, key="fsdp_offload_params")
+
+    def _dtypes(self, job: Job) -> list[Difference]:
+        """torch's AdamW keeps moments in the parameters' dtype; autocast copies whole fp32 parameters in bf16."""
+        if job.strategy.moments_dtype == "bf16":
+            return bf16_masters(job, bytes_per_parameter=4.0, key=ROUNDED)
+        if not self.mixed:
+            return [fp32_products(job, self.program)]
+        if self.kind != "ddp":
+            return []
+        return [
+            Difference(
+                name="autocast",
+                plan="weights cast as they are used",
+                trainer="a bf16 copy of all weights during the forward pass",
+                why="autocast caches its casts: 18 bytes a parameter (huggingface.co/docs/transformers/model_memory_anatomy)",
+                extra_bytes=round(2.0 * job.model.parameters / job.strategy.mesh.tensor),
+            )
+        ]
 
     def refusals(self, job: Job, *, ulysses: bool) -> list[str]:
         """List the settings that Accelerate accepts only with another kind of split."""
@@ -117,10 +140,11 @@ def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Wa
         way = "; give Megatron's arguments with --from-megatron" if named == "MEGATRON_LM" else hint(named, KINDS)
         raise BadInputError(f"{file}: lcplan does not read distributed_type {named!r}{way}")
     machines = whole(data.get("num_machines", 1), "num_machines", file=file)
+    mixed = data.get("mixed_precision", "bf16") not in ("no", False)
     if KINDS[named] == "deepspeed":
         return Way("deepspeed", machines=machines, zero=_zero(data, file=file))
     if KINDS[named] == "ddp":
-        return Way("ddp", machines=machines)
+        return Way("ddp", machines=machines, mixed=mixed)
     resharding = str(fsdp.get("fsdp_reshard_after_forward", True)).upper()
     strategy = fsdp.get("fsdp_sharding_strategy", resharding if resharding in SHARDING else None)
     first = strategy is not None and fsdp.get("fsdp_version", 1) != 2
@@ -132,6 +156,7 @@ def way_of(data: Mapping[str, Any], fsdp: Mapping[str, Any], *, file: str) -> Wa
         "fsdp1" if fsdp.get("fsdp_version", 2 if not first else 1) == 1 else "fsdp",
         sharding,
         machines=machines,
+        mixed=mixed,
         offloads=truth(fsdp, "fsdp_offload_params", file=file),
         checkpoints=truth(fsdp, "fsdp_activation_checkpointing", file=file),
         keeps_gathered=kept or sharding in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2"),

@@ -45,6 +45,7 @@ def _run(values: Mapping[str, Any], given: Settings, *, file: str) -> HubRun:
         steps=count(values, "gradient_accumulation_steps", default=1, file=file),
         devices=given.devices,
         checkpointing=_checkpointing(values),
+        rounded=values.get("bf16") == "full" or values.get("bfloat16") is True,
         deepspeed=deepspeed_file(values["deepspeed"], file=file) if values.get("deepspeed") else None,
         launch=_launch(values, given, file=file),
         context=context,
@@ -115,8 +116,6 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
         found.append(f"rl {values['rl']}: {FURTHER}")
     if values.get("load_in_4bit") or values.get("load_in_8bit"):
         found.append("load_in_4bit or load_in_8bit: weights are priced in bf16")
-    if values.get("bfloat16"):
-        found.append("bfloat16: weights and moments in bf16 are priced with fp32 masters, which take more")
     if values.get("unfrozen_parameters"):
         found.append(f"unfrozen_parameters: {EVERY}")
     return found

@@ -11,7 +11,7 @@ from planner.trainers.common.interface import Difference, Job
 
 Settings = Mapping[str, Any]
 """Values by the file's own keys, nested ones with their section before a dot; None: without the setting."""
-Moves = Literal["", "optimizer", "all"]
+Moves = Literal["", "optimizer", "all", "rounded"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Switch:
     chunks: bool = False
     """Whether they cut the loss into chunks."""
     moves: Moves = ""
-    """The part of the state that goes to the host, whose transfer the cost model doesn't price."""
+    """The part of the state that goes to the host, whose transfer the cost model doesn't price; or ``rounded``: parameters and
+    moments in bf16, which trains otherwise."""
 
 
 def nothing_split(_: Imported) -> dict[str, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.estimate import estimate
 from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.program import Program
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.formats.nearest import near_divisors, near_multiples
@@ -206,3 +208,17 @@ def bf16_masters(job: Job, *, bytes_per_parameter: float, key: str) -> list[Diff
             extra_bytes=-round(bytes_per_parameter * job.model.parameters / job.strategy.state_shards),
         )
     ]
+
+
+def fp32_products(job: Job, program: Program) -> Difference:
+    """Count the activations and gathered weights of products in fp32: twice those of bf16."""
+    setting = Setting(job.model, job.hardware, job.workload, job.hardware.usable_bytes, program=program)
+    parts = estimate(setting, StrategyTable.from_strategies([job.strategy])).memory_bytes
+    twice = ("saved_activations", "working_set", "gathered_weights", "collective_buffers", "kv_ring")
+    return Difference(
+        name="products",
+        plan="bf16",
+        trainer="fp32: activations and gathered weights take twice as much",
+        why="mixed_precision no; give --moments-dtype bf16 where the script loads the model in bf16",
+        extra_bytes=round(sum(float(parts[name][0]) for name in twice if name in parts)),
+    )

@@ -43,6 +43,8 @@ class Zero:
     """Its own keys: buckets, ``overlap_comm``, .."""
     offloaded: Mapping[str, str]
     """The device of ``offload_optimizer`` and ``offload_param``: none, cpu or nvme."""
+    state_bytes: float = 16.0
+    """Bytes per parameter of stage 3's whole state: 12 with masters and gradients in bf16, 8 with moments in bf16 too."""
 
     @property
     def whole_weights(self) -> bool:
@@ -121,7 +123,7 @@ class Zero:
             return []
         moved = 0.0
         if optimizer != "none":
-            moved += 12.0 if self.stage == 1 else 16.0 if self.stage == 2 else 14.0 * self._share
+            moved += 12.0 if self.stage == 1 else 16.0 if self.stage == 2 else (self.state_bytes - 2.0) * self._share
         if parameters != "none" and self.stage == 3:
             moved += 2.0
         where = optimizer if optimizer != "none" else parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lcplan.formats.booleans import truth, unquoted
@@ -13,6 +14,7 @@ from planner.trainers.common.imported import Imported, mesh_text, nested, whole,
 from planner.trainers.common.known_keys import known_keys, notes_on, unknown_keys
 from planner.trainers.common.rules import bf16_masters
 from planner.trainers.common.zero import Zero, stage_of
+from planner.trainers.deepspeed.read_script import file_of_script
 
 ADAM = ("adam", "adamw", "fusedadam", "deepspeedcpuadam", "cpuadam")
 OFFLOADS = ("offload_optimizer", "offload_param")
@@ -26,7 +28,10 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Not such a JSON, numbers that do not multiply, or something that lcplan has no word for.
     """
-    data = read_json(file)
+    if file.endswith((".sh", ".slurm", ".sbatch", ".bash")):
+        data, devices = file_of_script(file, devices)
+    else:
+        data = read_json(file)
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: not a DeepSpeed configuration; it must be a JSON object")
     return imported(data, devices=devices, file=file)
@@ -40,6 +45,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
     if not any(key in known_keys("deepspeed") for key in keys):
         raise BadInputError(f"{file}: DeepSpeed knows no key of it ({', '.join(map(str, keys[:5]))})")
     sharding = _zero(zero, file=file)
+    sharding = replace(sharding, state_bytes=(16.0, 12.0, 8.0)[_halves(data, sharding)])
     stage = sharding.stage
     context = whole(data.get("sequence_parallel_size", 1), "sequence_parallel_size", file=file)
     tensor = whole(_section(data, "tensor_parallel", file=file).get("autotp_size", 1), "tensor_parallel.autotp_size", file=file)
@@ -66,6 +72,7 @@ def imported(data: dict[str, Any], *, devices: int | None, file: str) -> Importe
         refuses=sharding.refusals,
         program=sharding.program,
         whole_weights=sharding.whole_weights,
+        unpriced=_fp32(data),
         waives=sharding.waives,
         settings=settings,
         again=lambda changes: imported(nested(with_changes(settings, changes)), devices=devices, file=file),
@@ -183,6 +190,12 @@ def _notes(data: dict[str, Any], sharding: Zero) -> list[str]:
     if isinstance(section, dict) and section.get("bf16_master_weights_and_grads") and sharding.stage != 3:
         notes.append("bf16_master_weights_and_grads: priced with fp32 masters, except with stage 3")
     return notes
+
+
+def _fp32(data: dict[str, Any]) -> tuple[str, ...]:
+    """The reason against a verdict where products run in fp32."""
+    halves = any(_enabled(data.get(name)) for name in ("bf16", "bfloat16", "fp16", "amp", "torch_autocast"))
+    return () if halves else ("neither bf16 nor fp16 is enabled: products in fp32 take more; enable bf16",)
 
 
 def _enabled(section: Any) -> bool:

@@ -47,6 +47,8 @@ class HubRun:
     scheme: str | None = None
     """The way in which context ranks attend, where it is not that of Accelerate or DeepSpeed."""
     fused_loss: bool = False
+    rounded: bool = False
+    """Whether parameters are loaded in bf16, and so are gradients and moments; DeepSpeed keeps fp32 masters all the same."""
     document_len: int | None = None
     notes: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
@@ -69,14 +71,20 @@ def _batch(run: HubRun, base: Imported) -> dict[str, Any]:
     """Return the base's options with the run's own batch and checkpointing."""
     options = {key: value for key, value in base.options.items() if key not in ("global_batch", "microbatches")}
     options |= {"global_batch": run.micro * run.steps * _ranks(base.options["mesh"]), "microbatches": (run.steps,)}
-    return options | ({"remat": (run.checkpointing,)} if run.checkpointing else {})
+    options |= {"remat": (run.checkpointing,)} if run.checkpointing else {}
+    return options | _rounded(run, base)
+
+
+def _rounded(run: HubRun, base: Imported) -> dict[str, Any]:
+    return {"moments_dtype": ("bf16",)} if run.rounded and "moments_dtype" not in base.options else {}
 
 
 def _changed(run: HubRun, base: Imported, changes: Mapping[str, Any]) -> Imported:
     """Return the run with settings of its launch changed; its batch and checkpointing are then open."""
     assert base.again is not None, "both readers read a file again"
     again = base.again(changes)
-    return _of_base(run, again, options={key: value for key, value in again.options.items() if key != "remat"})
+    kept = {key: value for key, value in again.options.items() if key != "remat"}
+    return _of_base(run, again, options=kept | _rounded(run, again))
 
 
 def _of_base(run: HubRun, base: Imported, *, options: dict[str, Any]) -> Imported:

@@ -42,6 +42,7 @@ def _run(values: Mapping[str, Any], given: Settings, *, file: str) -> HubRun:
         micro=count(values, "per_device_train_batch_size", default=8, file=file),
         steps=count(values, "gradient_accumulation_steps", default=1, file=file),
         devices=given.devices,
+        rounded=values.get("pure_bf16") is True,
         checkpointing="save-all" if values.get("disable_gradient_checkpointing") else "full",
         deepspeed=deepspeed_file(sharded, file=file) if sharded else None,
         launch=launch,
@@ -72,8 +73,6 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
         found.append(f"finetuning_type {kind}: {EVERY}")
     if stage not in PRICED_STAGES:
         found.append(f"stage {stage}: {FURTHER}")
-    if values.get("pure_bf16"):
-        found.append("pure_bf16: weights and moments in bf16 are priced with fp32 masters, which take more")
     if values.get("quantization_bit"):
         found.append(f"quantization_bit {values['quantization_bit']}: weights are priced in bf16")
     if values.get("use_mca") or values.get("use_megatron_bridge") or values.get("use_hyper_parallel"):

@@ -125,7 +125,7 @@ def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Im
             *notes_on("maxtext", said),
         ),
         more=Beyond(values, tensors),
-        unpriced=tuple(notes_on("maxtext", said, takes_memory=True)),
+        unpriced=(*notes_on("maxtext", said, takes_memory=True), *_unbounded(values)),
         program=program_of(values),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
@@ -213,6 +213,12 @@ def _order(values: Mapping[str, Any]) -> tuple[AxisName, ...] | None:
     if not isinstance(axes, list) or "fsdp" not in axes or "context" not in axes:
         return None
     return AXIS_ORDERS[0] if axes.index("fsdp") < axes.index("context") else AXIS_ORDERS[1]
+
+
+def _unbounded(values: Mapping[str, Any]) -> list[str]:
+    """List settings whose memory no model bounds: only a compile can."""
+    found = [] if values["scan_layers"] else ["scan_layers=false: XLA may keep the activations of all unrolled layers at once"]
+    return found + ([f"dtype={values['dtype']}: activations in fp32 take more"] if values["dtype"] == "float32" else [])
 
 
 def _unpriced(values: Mapping[str, Any]) -> list[str]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.text import whole_in
-from planner.shell.launch import Launch
+from planner.shell.launch import NO_LAUNCH, Launch
 from planner.shell.script import Word
 from planner.shell.trainer_words import trainer_words, unread
 from planner.trainers.common.imported import number, whole
 from planner.trainers.common.known_keys import known_keys
+from planner.trainers.wrappers.primus import Wrapped
 
 Arguments = dict[str, list[str]]
 SWIFT = frozenset({"max-length", "train-type", "tuner-type", "model"})
@@ -40,6 +41,27 @@ def parse(text: str, file: str) -> Arguments:
         A quote that is not closed, or no argument at all.
     """
     return parse_script(text, file).arguments
+
+
+NEGATIVE = {
+    "add_bias_linear": "disable-bias-linear",
+    "gradient_accumulation_fusion": "no-gradient-accumulation-fusion",
+    "create_attention_mask_in_dataloader": "no-create-attention-mask-in-dataloader",
+}
+"""Fields that an argument turns off, by that argument."""
+
+
+def parse_fields(wrapped: Wrapped) -> Parsed:
+    """Arguments of a file that has Megatron's fields as keys: true is a flag, false and null are absent."""
+    found: Arguments = {}
+    for key, value in wrapped.values.items():
+        if key in NEGATIVE:
+            found |= {NEGATIVE[key]: []} if value is False else {}
+        elif value is not None and value is not False:
+            words = value if isinstance(value, list) else [] if value is True else [value]
+            found[str(key).replace("_", "-")] = [str(word) for word in words]
+    model = f"{wrapped.model}: give --model" if wrapped.model else ""
+    return Parsed(found, {}, (*wrapped.notes, *([model] if model else [])), NO_LAUNCH)
 
 
 def parse_script(text: str, file: str) -> Parsed:

@@ -11,6 +11,9 @@ from planner.trainers.megatron import experts
 from planner.trainers.megatron.facts import FILE, SCHEMES
 
 BRIDGE_FILE = "bridge.overrides"
+ORDER = "tp-cp-ep-dp-pp"
+"""Megatron's default order of ranks, neighbouring devices first (``parallel_state.initialize_model_parallel``), which is also
+lcplan's usual order. ``--use-tp-pp-dp-mapping`` puts pipeline stages before data-parallel ranks."""
 MCORE_DTYPES = {"bf16": "bf16", "fp32": "fp32"}
 
 Arguments = dict[str, str | None]
@@ -23,7 +26,7 @@ def export(translation: Translation, plan: Plan) -> Written:
     sections = {
         "Model": model_arguments(job.model, job.workload.seq_len),
         "Batch": _batch(job),
-        "Mesh": _mesh(job),
+        f"Mesh; order of ranks {ORDER}": _mesh(job),
         **({"Experts": experts.dispatch_arguments(job)} if job.model.experts else {}),
         "Recomputation": _recompute(job),
         "Numbers and kernels": _numbers(job),
@@ -155,6 +158,7 @@ def _bridge(job: Job) -> list[str]:
         "model.sequence_parallel": mesh.tensor > 1,
         "model.context_parallel_size": mesh.context,
         "model.pipeline_model_parallel_size": 1,
+        "dist.use_tp_pp_dp_mapping": False,
         "model.seq_length": job.workload.seq_len,
         "dataset.seq_length": job.workload.seq_len,
         "train.micro_batch_size": job.micro_sequences,

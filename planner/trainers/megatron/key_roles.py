@@ -142,7 +142,7 @@ NOTED = {
     "attention-dropout": Noted(
         "a fused kernel keeps no mask; the time of its random numbers is not priced", unless=("0", "0.0")
     ),
-    "attention-output-gate": Noted("its product and its activations are not priced"),
+    "attention-output-gate": Noted("its product and its activations are not priced", takes_memory=True),
     "cross-entropy-loss-fusion": Noted("logits are priced without fusion, which takes more memory"),
     "ddp-bucket-size": Noted("buckets of gradients are not priced"),
     "no-pad-vocab-size": Noted("the vocabulary is priced as padded"),
@@ -152,17 +152,17 @@ NOTED = {
     "experimental-attention-variant": Noted("priced as attention over all positions"),
     "expert-tensor-parallel-num-weight-shards": Noted("weights are priced as held whole on their tensor ranks"),
     "fp16-lm-cross-entropy": Noted("logits are priced in fp32"),
-    "fp32-residual-connection": Noted("the residual stream is priced in bf16: fp32 takes twice as much"),
+    "fp32-residual-connection": Noted("the residual stream is priced in bf16: fp32 takes twice as much", takes_memory=True),
     "fp4-format": Noted("lcplan prices bf16"),
     "freeze-all-layers": Noted("lcplan prices training of every parameter"),
-    "fsdp-double-buffer": Noted("its second buffer of gathered weights is not priced"),
+    "fsdp-double-buffer": Noted("its second buffer of gathered weights is not priced", takes_memory=True),
     "heterogeneous-layers-config-path": Noted("layers are priced as alike"),
     "heterogeneous-layers-config-encoded-json": Noted("layers are priced as alike"),
     "hybrid-context-parallel": Noted("priced as one context axis"),
     "hybrid-layer-pattern": Noted("every layer is priced as attention with a feed-forward"),
     "is-hybrid-model": Noted("every layer is priced as attention with a feed-forward"),
     "decrease-batch-size-if-needed": Noted("the batch is priced as stated"),
-    "megatron-fsdp-max-pool-double-buffer": Noted("its second buffer of gathered weights is not priced"),
+    "megatron-fsdp-max-pool-double-buffer": Noted("its second buffer of gathered weights is not priced", takes_memory=True),
     "mlp-chunks-for-training": Noted("the feed-forward is priced for all tokens at once"),
     "moe-apply-probs-on-input": Noted("routing weights are priced at the input of the last product"),
     "moe-latent-size": Noted("rows are priced with all features of the stream"),
@@ -182,7 +182,7 @@ NOTED = {
     "squared-relu": Noted("the feed-forward is priced as gated"),
     "step-batch-size-schedule": Noted("the batch is priced as --global-batch-size"),
     "tensor-parallel-num-weight-shards": Noted("weights are priced as held whole on their tensor ranks"),
-    "use-nccl-ub": Noted("collectives are priced without registered buffers"),
+    "use-nccl-ub": Noted("collectives are priced without registered buffers", takes_memory=True),
 }
 
 ROLES = Roles(read=READ, harmless=HARMLESS, noted=NOTED)

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.nearest import near_multiples
 from lcplan.formats.suggest import hint
-from lcplan.formats.textfile import read_text
+from lcplan.formats.textfile import read_text, read_yaml
 from planner.trainers import Difference, Job
 from planner.trainers.common.imported import Imported, mesh_text, refuse_axes, with_changes, with_experts
-from planner.trainers.common.known_keys import unknown_keys
+from planner.trainers.common.known_keys import notes_on, unknown_keys
 from planner.trainers.common.rules import gathered_weights, whole_stream
-from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_script
+from planner.trainers.megatron.arguments import Arguments, Number, Parsed, numbers, parse_fields, parse_script
 from planner.trainers.megatron.facts import SCHEMES
 from planner.trainers.megatron.read_experts import dispatch_of
 from planner.trainers.megatron.read_kernels import kernels_of, overlap_of
 from planner.trainers.megatron.read_model import model_of
+from planner.trainers.megatron.read_recompute import remat_of, several_layers
 from planner.trainers.megatron.read_words import unresolved_of, words_of
 from planner.trainers.megatron.refusals import notes_of, offloaded, predicted_tokens, refusals_of, refuse_adapters
+from planner.trainers.wrappers.primus import wrapped_in
 
 CP_COMM_TYPES = {theirs: ours for ours, theirs in SCHEMES.items()}
 UNFUSED = ("unfused", "local")
 """``--attention-backend`` that keeps scores and weights of attention in memory."""
-MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn_norm_out")
 
 
 def read(file: str, devices: int | None = None) -> Imported:
@@ -37,7 +39,9 @@ def read(file: str, devices: int | None = None) -> Imported:
     BadInputError
         Words that are no arguments, a value that Megatron has not, or something that lcplan has no word for.
     """
-    return imported(parse_script(read_text(file), file), file=file, devices=devices)
+    wrapped = wrapped_in(read_yaml(file), "megatron", file=Path(file)) if file.endswith((".yaml", ".yml")) else None
+    parsed = parse_fields(wrapped) if wrapped else parse_script(read_text(file), file)
+    return imported(parsed, file=file, devices=devices)
 
 
 def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
@@ -57,7 +61,7 @@ def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
         options["scheme"] = (_scheme(arguments, file),)
     dispatch, unbounded = dispatch_of(arguments, file=file)
     options |= dispatch
-    remat, more = _remat(arguments, number, file=file)
+    remat, more = remat_of(arguments, number, file=file)
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": (_reduce(arguments),)}
     options["moments_dtype"] = (_moments(arguments),)
     overlap, hidden, partly = overlap_of(arguments, sizes["tensor"])
@@ -69,6 +73,7 @@ def imported(parsed: Parsed, *, file: str, devices: int | None) -> Imported:
         options=options,
         unknown=unknown,
         unresolved=unresolved,
+        unpriced=tuple(notes_on("megatron", arguments, option="--", takes_memory=True)),
         notes=(*words_of(parsed, devices), *notes, *more, *unbounded, *partly, *kernel_notes, *notes_of(arguments)),
         more=lambda job: [*_differences(arguments, sizes, file=file)(job), *offloaded(arguments, job, file=file)],
         program=_program(arguments, sizes).model_copy(update=hidden | kernels),
@@ -165,34 +170,6 @@ def _scheme(arguments: Arguments, file: str) -> str:
     return CP_COMM_TYPES[kind]
 
 
-def _remat(arguments: Arguments, number: Number, *, file: str) -> tuple[str, list[str]]:
-    if "recompute-activations" in arguments:
-        return "save-all", [
-            "--recompute-activations recomputes attention's scores, which a flash kernel never keeps: priced as none"
-        ]
-    kind = (arguments.get("recompute-granularity") or ["none"])[0]
-    if kind == "none":
-        return "save-all", []
-    if kind == "full":
-        layers = number("recompute-num-layers", 1) or 1
-        block = (arguments.get("recompute-method") or ["uniform"])[0] == "block"
-        if block:
-            return "full", [f"--recompute-method block recomputes {layers} layers a stage; priced as all of them"]
-        return "full", [f"one checkpoint for {layers} layers; priced as one a layer"] if layers > 1 else []
-    if kind != "selective":
-        raise BadInputError(f"{file}: --recompute-granularity {kind!r}{hint(kind, ('full', 'selective'))}")
-    modules = arguments.get("recompute-modules") or ["core_attn"]
-    wrong = [module for module in modules if module not in MODULES]
-    if wrong:
-        raise BadInputError(f"{file}: --recompute-modules {wrong[0]!r}{hint(wrong[0], MODULES)}")
-    fed = {"moe", "mlp"} if "moe-layer-freq" in arguments else {"moe"} if "num-experts" in arguments else {"mlp"}
-    if fed <= set(modules):
-        return "save-except-mlp", []
-    return "save-all", [
-        f"--recompute-modules {' '.join(modules)} is priced as save-all, the nearest that keeps at least as much"
-    ]
-
-
 def _reduce(arguments: Arguments) -> str:
     asked = (arguments.get("megatron-fsdp-grad-comm-dtype") or ["auto"])[0]
     return "bf16" if asked == "bf16" or "grad-reduce-in-bf16" in arguments else "fp32"
@@ -266,7 +243,7 @@ def _differences(arguments: Arguments, sizes: dict[str, int], *, file: str) -> C
 
     def differences(job: Job) -> list[Difference]:
         found = [] if "no-create-attention-mask-in-dataloader" in arguments else [_dense_mask(job)]
-        found += predicted_tokens(arguments, job, whole=zero_one, file=file)
+        found += predicted_tokens(arguments, job, whole=zero_one, file=file) + several_layers(arguments, job, file=file)
         if _keeps_gathered(arguments):
             found += gathered_weights(job, key="--torch-fsdp2-no-reshard-after-forward")
         if sizes["tensor"] > 1 and "sequence-parallel" not in arguments:

@@ -38,8 +38,11 @@ ROLES = Roles(
         "parallelism.enable_sequence_parallel": Noted(
             "activations between layers are whole on every tensor rank; memory and time are priced for sequence parallelism",
             unless=("True",),
+            takes_memory=True,
         ),
-        "training.mixed_precision_param": Noted("weights are priced as gathered in bf16", unless=("bfloat16",)),
+        "training.mixed_precision_param": Noted(
+            "weights are priced as gathered in bf16", unless=("bfloat16",), takes_memory=True
+        ),
         "training.mixed_precision_reduce": Noted("gradients are priced as reduced in fp32", unless=("float32",)),
     },
 )

@@ -72,6 +72,7 @@ def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
         unknown=unknown,
         notes=notes,
         program=_program(said),
+        unpriced=tuple(notes_on("torchtitan", settings, takes_memory=True)),
         settings=said.settings,
         again=lambda changes: _imported(said.changed(changes), file=file, devices=devices),
         more=lambda job: [*(_offload(job) if offloads else []), *(_halves(job) if halves else []), *_kept(parallel, job)],
@@ -82,7 +83,8 @@ def _imported(said: Sections, *, file: str, devices: int | None) -> Imported:
 def _offload(job: Job) -> list[Difference]:
     """``enable_cpu_offload``: FSDP2's policy that keeps parameters, gradients and the optimizer on the host."""
     shards = job.strategy.state_shards
-    return in_host_memory(job, bytes_per_parameter=STATE_BYTES, shards=shards, key="enable_cpu_offload")
+    held = STATE_BYTES / 2 if job.strategy.moments_dtype == "bf16" else STATE_BYTES
+    return in_host_memory(job, bytes_per_parameter=held, shards=shards, key="enable_cpu_offload")
 
 
 def _halves(job: Job) -> list[Difference]:

@@ -58,6 +58,7 @@ def _run(values: Mapping[str, Any], given: Settings, *, file: str) -> HubRun:
         deepspeed=deepspeed_file(values["deepspeed"], file=file) if values.get("deepspeed") else None,
         launch=launch,
         fused_loss=bool(values.get("use_liger_kernel")) or values.get("loss_type") in ("chunked_nll", "chunked"),
+        rounded=str(values.get("dtype") or values.get("torch_dtype") or "float32") in ("bfloat16", "bf16"),
         notes=(*given.notes, *_notes(values), *notes_on("trl", values)),
         unpriced=tuple(_unpriced(values)),
         unknown=unknown_keys("trl", values),
@@ -105,8 +106,6 @@ def _unpriced(values: Mapping[str, Any]) -> list[str]:
         found.append(f"use_peft: {EVERY}")
     if values.get("load_in_4bit") or values.get("load_in_8bit"):
         found.append("load_in_4bit or load_in_8bit: weights are priced in bf16")
-    if str(values.get("dtype") or values.get("torch_dtype") or "float32") in ("bfloat16", "bf16"):
-        found.append("dtype bfloat16: weights and moments in bf16 are priced with fp32 masters, which take more")
     stated = [key for key in FURTHER_MODELS if values.get(key) is not None]
     if stated:
         found.append(f"{', '.join(stated)}: {FURTHER}")

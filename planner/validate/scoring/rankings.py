@@ -49,7 +49,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {**vars(self), "rows": list(self.rows), "best": self.best, "right": self.right}
+        return {**vars(self), "rows": list(self.rows), "over": "scheme", "best": self.best, "right": self.right}
 
 
 def in_bar(table: str, row: Row) -> bool:

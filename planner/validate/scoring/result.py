@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from planner.validate.scoring.meshes import MeshOrder, mesh_orders
 from planner.validate.scoring.rankings import Comparison, comparisons
 from planner.validate.scoring.row_result import RowResult
 from planner.validate.scoring.score import Summary
@@ -68,6 +69,12 @@ class TableResult:
         found = {row.id: row for row in self.rows}
         return comparisons(((row, found[row.id]) for row in self.table.rows), self.table.name)
 
+    @property
+    def mesh_orders(self) -> tuple[MeshOrder, ...]:
+        """Order of the meshes and schemes among its rows."""
+        found = {row.id: row for row in self.rows}
+        return mesh_orders(((row, found[row.id]) for row in self.table.rows), self.table.noise_ratio)
+
     def to_json(self) -> dict[str, Any]:
         """The entry of ``tables``, as in DESIGN."""
         return {
@@ -79,7 +86,7 @@ class TableResult:
             "rows": [row.to_json(self.table.name) for row in self.rows],
             "not_modelled": self.excuses,
             "pairs": [pair.to_json() for pair in self.pairs],
-            "rankings": [comparison.to_json() for comparison in self.rankings],
+            "rankings": [*(one.to_json() for one in self.rankings), *(one.to_json() for one in self.mesh_orders)],
             "summary": {name: entry.to_json() for name, entry in self.summary.items()},
             "fitted_constants": [entry.to_json() for entry in self.fitted],
         }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import get_args
 
-from cost_models.inputs.program import Program
+from cost_models.inputs.program import PROGRAMS, Program
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
 from lcplan.spec.hardware import HardwareSpec
@@ -17,6 +17,9 @@ from planner.validate.sources.excuse import NotModelledError
 from planner.validate.sources.names import REMAT_SLIP, is_selective, is_slip, precision_of, remat_of, scheme_of
 from planner.validate.sources.specs import Specs
 from planner.validate.sources.table import Row, RowMesh
+
+DOUBLE_RING = PROGRAMS["loongtrain"].model_dump(include={"ring_order", "ring_communicators"})
+"""A ring inside windows and between them, as a trainer has it."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,32 @@ def facts_of(row: Row, specs: Specs) -> Facts:
             f"row {row.id}: unknown backend {row.strategy.backend!r}{hint(row.strategy.backend or '', BACKENDS)}"
         )
     _check_exchange(row, context=mesh.get("context", 1))
+    _check_batch(row, mesh=mesh, free=free)
     program = specs.program(row)
     _check_replicas(row, mesh=mesh, program=program)
     if is_selective(row.strategy.remat) and program.attention == "unfused":
         program = program.model_copy(update={"recompute_scores": True})
     if isinstance(row.strategy.remat, tuple):
         program = program.model_copy(update={"saved": row.strategy.remat})
-    return Facts(row, model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+    program = program.model_copy(update=_stated_program(row, program))
+    return Facts(_rated(row, hardware), model, hardware, program, mesh, _open(row, mesh=mesh, free=free, hardware=hardware))
+
+
+def _stated_program(row: Row, program: Program) -> dict[str, object]:
+    """Changes of the trainer's program that a row states as fields of its strategy."""
+    found: dict[str, object] = {"deterministic": True} if row.strategy.deterministic else {}
+    found |= DOUBLE_RING if row.strategy.double_ring else {}
+    fused = row.strategy.transformer_engine and program.runtime == "torch"
+    return found | ({"attention": "flash"} if fused else {})
+
+
+def _rated(row: Row, hardware: HardwareSpec) -> Row:
+    """The row with its MFU as FLOP/s of its device."""
+    measured = row.measured
+    if measured.mfu_ratio is None or measured.tflop_per_s_per_device is not None:
+        return row
+    rate = measured.mfu_ratio * hardware.device.peak_flop_per_s.value * 1e-12
+    return row.model_copy(update={"measured": measured.model_copy(update={"tflop_per_s_per_device": rate})})
 
 
 def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) -> None:
@@ -77,6 +99,17 @@ def _check_replicas(row: Row, *, mesh: dict[AxisName, int], program: Program) ->
         raise NotModelledError(
             "incomplete configuration", "neither devices nor data or fsdp is stated, and the optimizer is split over them"
         )
+
+
+def _check_batch(row: Row, *, mesh: dict[AxisName, int], free: int) -> None:
+    """Refuse a batch that the ranks and microbatches of a row do not share evenly."""
+    batch, ranks = row.workload.global_batch, _replicas(mesh)
+    if batch is None or free > 1 or not row.workload.facts.trained:
+        return
+    shares = ranks * (row.strategy.microbatches or 1)
+    if batch > shares and batch % shares:
+        parts = f"data x fsdp x expert x microbatches = {shares}"
+        raise BadInputError(f"row {row.id}: {parts} does not divide global_batch={batch} sequences; state those of a step")
 
 
 def _check_exchange(row: Row, *, context: int) -> None:
@@ -95,6 +128,10 @@ def _excuse(row: Row) -> None:
     if (strategy.mesh.pipe or 1) > 1:
         raise NotModelledError("pipeline axis", f"pipe={strategy.mesh.pipe}")
     _check_precision(workload.precision)
+    if strategy.optimizer_offload:
+        raise NotModelledError("offload", "the optimizer's state in the host's memory")
+    if (strategy.tiled_mlp or 1) > 1:
+        raise NotModelledError("architecture", f"tiled_mlp={strategy.tiled_mlp}")
     if strategy.scheme is not None and scheme_of(strategy.scheme) is None:
         raise NotModelledError("scheme", f"scheme={strategy.scheme}{hint(strategy.scheme, SCHEMES)}")
     sizes = workload.facts.sizes
@@ -114,8 +151,10 @@ def _check_precision(stated: str | None) -> None:
 def _check_remat(row: Row) -> None:
     remat = row.strategy.remat
     if isinstance(remat, str) and remat_of(remat) is None:
-        if "offload" in remat or not is_slip(remat, get_args(RematName), likeness=REMAT_SLIP):
+        if "offload" in remat:
             raise NotModelledError("offload", f"remat={remat}")
+        if not is_slip(remat, get_args(RematName), likeness=REMAT_SLIP):
+            raise NotModelledError("incomplete configuration", f"unknown remat policy {remat!r:.60}; list the kept tensors")
         raise BadInputError(f"row {row.id}: unknown remat policy {remat!r}{hint(remat, get_args(RematName))}")
     unknown = [name for name in remat if name not in NAMED_TENSORS] if isinstance(remat, tuple) else []
     if unknown:

@@ -135,6 +135,16 @@ class RowStrategy(Frozen):
     moments_dtype: Dtype | None = None
     moe_dispatch: MoeDispatch | None = None
     moe_capacity_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
+    deterministic: bool = False
+    """Whether attention's backward pass adds in a fixed order."""
+    double_ring: bool = False
+    """Whether a ring runs inside windows and between them, with communicators of their own (LoongTrain)."""
+    transformer_engine: bool = False
+    """Whether a PyTorch trainer's attention is Transformer Engine's, the best fused kernel of the device."""
+    optimizer_offload: bool = False
+    """Whether the optimizer's state is in the host's memory, which is not modelled."""
+    tiled_mlp: Count | None = None
+    """Pieces of the sequence in which a feed-forward runs; more than one is not modelled."""
     parameters: ParameterLayout = "gathered-per-step"
     """A field of rollouts, like ``cache``."""
     cache: CacheLayout = "whole"
@@ -146,6 +156,8 @@ class Measured(Frozen):
     step_s: Annotated[Positive, _with_unit(parse_seconds)] | None = None
     tokens_per_s_per_device: Positive | None = None
     tflop_per_s_per_device: Positive | None = None
+    mfu_ratio: Annotated[float, Field(gt=0, le=2)] | None = None
+    """Model FLOP/s over the device's peak; it counts FLOPs by the table's ``flop_convention``."""
     peak_bytes: Annotated[Positive, _with_unit(parse_bytes)] | None = None
     fits: bool | None = None
 

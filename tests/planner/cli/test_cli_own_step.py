@@ -103,3 +103,13 @@ def test_a_search_without_model_and_step_is_refused(lcplan):
     answer = lcplan("search", "--seq", "8k", "--hw", "dgx-h100")
     assert answer.code == 2
     assert "Missing option '--model'" in answer.err
+
+
+def test_a_step_needs_hardware_and_takes_no_file_of_a_trainer(lcplan, tmp_path):
+    (tmp_path / "step.py").write_text("LCPLAN = {'axes': {'data': 'batch'}}\n")
+    answer = lcplan("search", "--step", "step.py")
+    assert answer.code == 2
+    assert "Missing option '--hw'" in answer.err
+    answer = lcplan("search", "--step", "step.py", "--hw", "dgx-h100", "--from-maxtext", "my.yml")
+    assert answer.code == 2
+    assert "the step has its own program; leave my.yml out" in answer.err

@@ -36,7 +36,9 @@ FULL = {"data": 1, "fsdp": 8, "context": 1, "tensor": 1, "expert": 1}
         ({"hardware": None}, "incomplete configuration", "no hardware"),
         ({"hardware": "V100"}, "incomplete configuration", "unknown hardware 'V100'"),
         ({"hardware": "H100 PCIe"}, "incomplete configuration", "unknown hardware 'H100 PCIe'"),
-        ({"strategy": {"remat": "every other layer"}}, "offload", "remat=every other layer"),
+        ({"strategy": {"remat": "every other layer"}}, "incomplete configuration", "unknown remat policy 'every other layer'"),
+        ({"strategy": {"optimizer_offload": True}}, "offload", "the optimizer's state in the host's memory"),
+        ({"strategy": {"tiled_mlp": 4}}, "architecture", "tiled_mlp=4"),
         ({"workload": {"precision": "posit16"}}, "incomplete configuration", "lcplan does not know precision 'posit16'"),
         ({"workload": {"seq_len": None}}, "incomplete configuration", "no seq_len"),
         ({"mesh": FULL | {"fsdp": 3}}, "incomplete configuration", "a mesh of 3 devices on 8"),
@@ -179,3 +181,24 @@ def test_ranks_that_exchange_heads_belong_to_one_scheme_and_divide_context(schem
     made = data(row(mesh=mesh, strategy={"scheme": scheme, "ulysses": ulysses}))
     with pytest.raises(BadInputError, match=f"ulysses={ulysses} needs scheme ulysses-ring"):
         validate(PublishedTable.model_validate(made), Path())
+
+
+def test_a_batch_that_ranks_and_microbatches_do_not_divide_is_bad_input(tmp_path):
+    with pytest.raises(BadInputError, match="microbatches = 24 does not divide global_batch=32 sequences"):
+        facts(tmp_path, workload={"global_batch": 32}, strategy={"microbatches": 3})
+    assert facts(tmp_path, workload={"global_batch": 48}, strategy={"microbatches": 3}).open == ()
+    assert facts(tmp_path, workload={"global_batch": 4}).open == ()  # a sequence over several ranks
+
+
+def test_fields_of_a_strategy_change_the_program(tmp_path):
+    plain = facts(tmp_path, program="torch-fsdp").program
+    asked = {"deterministic": True, "double_ring": True, "transformer_engine": True}
+    found = facts(tmp_path, program="torch-fsdp", strategy=asked).program
+    assert (found.deterministic, found.ring_communicators, found.attention) == (True, 5, "flash")
+    assert (found.ring_order, plain.ring_order) == ("double", "plain")
+    assert (plain.deterministic, plain.ring_communicators, plain.attention) == (False, 1, "flash2")
+
+
+def test_an_mfu_is_a_rate_over_the_peak_of_the_device(tmp_path):
+    found = facts(tmp_path, measured={"mfu_ratio": 0.4})
+    assert found.row.measured.stated["tflop_per_s_per_device"] == pytest.approx(0.4 * 989, rel=1e-3)

@@ -130,7 +130,10 @@ def test_megatrons_schemes(tmp_path):
     context = {"fsdp": 1, "context": 8}
     p2p = result(tmp_path, strategy={"mesh": MESH | context, "scheme": "p2p"})
     assert p2p.predicted == result(tmp_path, strategy={"mesh": MESH | context, "scheme": "ring-zigzag"}).predicted
-    uneven = result(tmp_path, devices=24, strategy={"mesh": MESH | context | {"fsdp": 3, "context": 8}, "scheme": "A2A"})
+    batch = {"global_batch": 12}
+    uneven = result(
+        tmp_path, devices=24, workload=batch, strategy={"mesh": MESH | context | {"fsdp": 3, "context": 8}, "scheme": "A2A"}
+    )
     assert uneven.why is None
     assert result(tmp_path, strategy={"mesh": MESH | context, "scheme": "usp-v2"}).reason == "scheme"
 

@@ -46,6 +46,7 @@ def test_leave_one_out_chooses_without_the_row():
     errors = np.full((2, 3, len(CHOSEN_BY)), np.nan)
     errors[0, :, 0], errors[1, :, 0] = [0.0, 0.0, 0.9], [0.5, 0.1, 0.0]
     trials.__dict__["errors"] = errors  # in place of the cached property
+    trials.__dict__["unfit"] = np.zeros((2, 3), dtype=bool)
     # without row 0 the others say trial 1 (0.1 against 0.9), without row 1 likewise (0.5 against 0.9), without row 2 trial 0
     assert trials.left_out()[:, 0].tolist() == [0.5, 0.1, 0.9]
 
@@ -181,3 +182,19 @@ def test_every_row_of_every_bundled_table_is_modelled_or_excused():
 def test_what_a_tables_writer_decided_counts_as_fitted(tmp_path):
     result = run(tmp_path, row(), interpreted=["the network is 100 Gb/s a GPU"])
     assert [(entry.name, entry.kind) for entry in result.fitted] == [("the network is 100 Gb/s a GPU", "interpretation")]
+
+
+def test_a_choice_under_which_rows_that_ran_do_not_fit_is_not_taken(tmp_path):
+    kept = row(id="a", workload={"seq_len": 65536}, strategy={"remat": "save-all"})
+    seen = run(tmp_path, kept).rows[0].predicted
+    assert not seen["fits"]
+    silent = {**kept, "strategy": kept["strategy"] | {"remat": None}, "measured": {"step_s": seen["step_s"]}}
+    ran, lost = (run(tmp_path, silent | {"measured": silent["measured"] | more}).rows[0] for more in ({}, {"fits": False}))
+    assert ran.predicted["fits"]
+    assert ran.chosen["remat"] != "save-all"
+    assert lost.chosen["remat"] == "save-all"  # it ran out of memory, so that nothing speaks against the nearest time
+
+
+def test_one_option_is_no_fitted_choice(tmp_path):
+    result = run(tmp_path, row(id="a", strategy={"backend": None}))
+    assert (result.rows[0].chosen, result.fitted) == ({"backend": "nccl"}, ())

@@ -16,6 +16,7 @@ from planner.shell.script import Command, Word
 from planner.shell.trainer_words import trainer_words
 from planner.trainers.common.known_keys import known_keys
 from planner.trainers.maxtext.reading.flags import COMPILE_KEY, VARIABLES
+from planner.trainers.wrappers.primus import Wrapped, wrapped_in
 
 _WORD = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)=(.*)", re.DOTALL)
 """A key and its value on a command line, of a section before dots; the shell's own variables are in capitals."""
@@ -109,6 +110,9 @@ def _merged(file: Path, above: tuple[Path, ...] = ()) -> Said:
     data = unquoted(read_yaml(file))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInputError(f"{file}: not a MaxText configuration; {_FORMS}")
+    wrapped = wrapped_in(data, "maxtext", file=file)
+    if wrapped is not None:
+        return Said(_with_model(wrapped), wrapped.notes)
     base, chain = data.get("base_config"), (*above, file.resolve())
     if base in (None, "base.yml"):
         return Said(data)
@@ -119,3 +123,10 @@ def _merged(file: Path, above: tuple[Path, ...] = ()) -> Said:
         raise BadInputError(f"{file}: base_config {base} leads round to a file that leads here; leave it out")
     under = _merged(beside, chain)
     return Said({**under.values, **data}, under.notes)
+
+
+def _with_model(wrapped: Wrapped) -> Mapping[str, Any]:
+    """The settings of a Primus file; a model's preset that is not here has the name of MaxText's model."""
+    if "model_name" in wrapped.values or not wrapped.model:
+        return wrapped.values
+    return {**wrapped.values, "model_name": wrapped.model.rpartition(".")[0].lower().replace("_", "-")}
