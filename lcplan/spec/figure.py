@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from lcplan.formats.frozen import Frozen
 
 FigureKind = Literal["datasheet", "measured", "fitted", "stand-in", "user"]
-"""``fitted``: derived from measurements that the source names. ``stand-in``: of another
-device, since none of this one is published. ``user``: a bare number in a user's own file."""
+"""``fitted``: derived from measurements that the source names. ``stand-in``: measured on another device, where this one has no
+published figure. ``user``: a bare number in a user's own file."""
 
 
 class Figure(Frozen):
