@@ -11,7 +11,6 @@ from rich.console import Console
 from lcplan.formats.errors import EXIT_ANSWER, EXIT_NOTHING_FITS, BadInputError, StageFailedError
 from lcplan.formats.units import format_bytes, format_seconds
 from lcplan.strategy import KNOBS
-from planner.cli.from_files import given_file
 from planner.cli.output import print_json, print_view, stderr_console
 from planner.measure.targets.toolchain import probe
 from planner.measure.workers.pool import PoolLimits
@@ -124,10 +123,6 @@ def _refuse(options: Mapping[str, Any]) -> None:
         )
     if options.get("engine", "local") != "local":
         problems.append(f"--engine {options['engine']}: workers of other machines run no files of users; use --engine local")
-    if (file := given_file(dict(options))) is not None:
-        problems.append(f"{file}: a trainer's file does not go with --step: give one of them")
-    if options.get("hw") is None:
-        problems.append("--step needs --hw, for example --hw dgx-h100")
     if options.get("output") == "csv":
         problems.append("--format csv does not go with --step; use json")
     if problems:

@@ -136,8 +136,6 @@ def command(**options: Any) -> int:
         if options["hw"] is None:
             raise click.UsageError("Missing option '--hw'.")
         return search_own_step(without_file(options))
-    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
-    options = with_request(options)
     if options["knob"]:
         raise BadInputError("--knob is for the knobs of a step file; name it with --step")
     own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
