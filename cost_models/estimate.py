@@ -22,6 +22,7 @@ from cost_models.memory.saved_tensors import host_bytes, host_is_full
 from cost_models.rates.published import rates_for
 from cost_models.time.step import StepTime
 from cost_models.uncertainty.bands import bands
+from cost_models.uncertainty.errors import published_half_width
 from cost_models.uncertainty.kind import RestsOn, rests_on
 from lcplan.strategy import AxisName
 
@@ -88,6 +89,11 @@ class EstimateTable:
         columns = self._columns()
         for name, values in part._columns().items():
             columns[name][rows] = values
+
+    def may_fit(self, budget_bytes: float) -> Bools:
+        """Return the rows that fit at the low end of their memory's half-width, so that a compile may show that they do."""
+        ratio = published_half_width(self.rests_on.memory_kind, self.rests_on).ratio
+        return np.asarray(self.total_bytes / (1.0 + ratio) + self.allowance_bytes <= budget_bytes)
 
     def binding_part(self, i: int) -> str:
         """Return the key of the largest memory part of row ``i``."""

@@ -90,6 +90,29 @@ def as_libtpu_reduces(layout: Layout, terms: list[Term]) -> list[Term]:
     return found
 
 
+def reduced_everywhere(layout: Layout) -> Bools:
+    """Return whether a reduce-scatter over all axes of the state is compiled as an all-reduce.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+
+    Returns
+    -------
+    ndarray of bool, shape [n]
+        True where libtpu all-reduces, so that each device has the whole sum [no unit].
+
+    Notes
+    -----
+    Source: ``sums_everywhere``.
+    """
+    hardware = layout.setting.hardware
+    if hardware.torus is None:
+        return np.zeros(len(layout.table), dtype=np.bool_)
+    return _whole_slices(layout, hardware) & (layout.weight_shards == layout.table.devices)
+
+
 def _share(layout: Layout) -> Floats | float:
     """Return the share of the tables' reductions that remain: an untied embedding is summed over microbatches first."""
     return 1.0 if layout.setting.model.tied_embeddings else (layout.microbatches + 1.0) / (2.0 * layout.microbatches)

@@ -22,7 +22,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class MessageTime:
-    """Time of the equal collectives of a step [s]: all of it, and the part in which nothing else runs."""
+    """Time of the equal collectives of a step [s]: all of it, and the part in which nothing else runs.
+
+    Source: the executable's schedule, with ``cost_models.collectives.network`` for each message.
+    """
 
     message: Message
     calls: int

@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.experts.buffers import ExpertLayout
 from cost_models.inputs.layout import Bools, Floats
-from cost_models.memory.liveness import ATTENTION_OPERANDS, LayerBackward
+from cost_models.memory.liveness import LayerBackward
 
 EVEN_ROWS, EVEN_WIDE = 3.5, 6.0
 """Buffers of batched products (dispatch ``capacity``), whose operands are transposed so that rows are ordered by expert.
@@ -58,7 +58,7 @@ class ExpertBackward(LayerBackward):
         """
         sent = self.layout.held_bytes * self.part.assigned * self.layout.setting.model.d_model
         wide = np.where(self._even, EVEN_WIDE * self.wide, 3.0 * self.wide + np.maximum(self.wide, sent))
-        return 2.0 * self.received + wide + self._gathered + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        return 2.0 * self.received + wide + self._gathered + self._shards + self.waiting_attention
 
     @cached_property
     def stream_products(self) -> Floats:
@@ -68,7 +68,7 @@ class ExpertBackward(LayerBackward):
         """
         even = (EVEN_ROWS - self.layout.saves("dispatched")) * self.received + 2.0 * self.wide
         operands = np.where(self._even, even, SUMS * self.received)
-        return operands + self._gathered + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        return operands + self._gathered + self._shards + self.waiting_attention
 
     @cached_property
     def products_unreduced(self) -> Floats:

@@ -42,6 +42,8 @@ class LayerBackward:
     """
 
     layout: Layout
+    squeezed: bool = False
+    """Whether XLA rematerialises, because its own estimate exceeds its limit (``cost_models.memory.limit``)."""
 
     @cached_property
     def stream(self) -> Floats:
@@ -78,7 +80,29 @@ class LayerBackward:
 
         Where a product's results are kept, its input is gathered only when the weight's gradient is computed.
         """
-        return 1.0 - self._keeps_up + (1.0 - self._keeps_qkv) * self._attended
+        again = ~self._keeps_qkv & ~(self._later & self.squeezed)
+        return 1.0 - self._keeps_up + again * self._attended
+
+    @cached_property
+    def _later(self) -> Bools:
+        """Rows that need queries, keys and values only after the feed-forward's backward pass, and recompute them.
+
+        Attention's output is kept, so that nothing before attention's own backward pass reads them.
+        """
+        return self.layout.saves("attention_output") & ~self._keeps_qkv
+
+    @cached_property
+    def waiting_attention(self) -> Floats:
+        """Queries and attention's output while the feed-forward runs backward: ``2 a tl N H / t`` [bytes per device].
+
+        An exchange of heads has the output in both layouts where the product after it is computed again: the kernel's own is
+        read by the kernel's backward pass, a rank's tokens by the product. It also starts early: queries that are needed
+        later already arrive, unless XLA must save memory.
+        """
+        exchanges = (self.layout.exchange > 1) & (self.layout.setting.hardware.kind != "tpu")
+        copies = exchanges * (1.0 - self.layout.saves("attention_out"))
+        early = np.where(self.squeezed, -1.0, exchanges) * self._later
+        return self.queries * (ATTENTION_OPERANDS - 1.0 + copies + early)
 
     @property
     def _attended(self) -> float:
@@ -95,13 +119,14 @@ class LayerBackward:
         """Working set where ``down``'s gradient or the gate's cotangent is computed, whichever is larger [bytes per device].
 
         The first holds gate, up, their product and the gathered cotangent, which with tensor 1 is the incoming one. The
-        second holds a fourth tensor of their size in place of the gathered cotangent.
+        second holds a fourth tensor of their size in place of the gathered cotangent; XLA recomputes it where it must save
+        memory.
         """
         normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
         product = 3.0 * self.wide + normed + cotangent
         gate = 4.0 * self.wide + np.maximum(normed, cotangent)
-        most: Floats = np.maximum(product, gate)
-        return most + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        most: Floats = np.where(self.squeezed & ~self._keeps_up, product, np.maximum(product, gate))
+        return most + self._shards + self.waiting_attention
 
     @cached_property
     def stream_products(self) -> Floats:
@@ -110,7 +135,7 @@ class LayerBackward:
         Each of the two is a gathered stream.
         """
         streams = (self._normed + 2.0) * self.stream
-        return 2.0 * self.wide + streams + self._shards + (ATTENTION_OPERANDS - 1.0) * self.queries
+        return 2.0 * self.wide + streams + self._shards + self.waiting_attention
 
     @cached_property
     def attention(self) -> Floats:
@@ -154,8 +179,17 @@ class LayerBackward:
 
     @cached_property
     def keys_at_rest(self) -> Floats:
-        """Keys and values outside attention's backward pass; a ring has made its first hop [bytes per device]."""
-        return self.pair * sum((cost.pairs_at_rest(self.layout) for cost in SCHEME_COSTS), np.ones(len(self.layout.table)))
+        """Keys and values outside attention's backward pass; a ring has made its first hop [bytes per device].
+
+        Where attention's output is kept they come later, except by a collective that starts early: gathered ones of all
+        ranks, exchanged ones.
+        """
+        layout = self.layout
+        pairs = sum((cost.pairs_at_rest(layout) for cost in SCHEME_COSTS), np.ones(len(layout.table)))
+        if layout.setting.hardware.kind == "tpu":
+            return self.pair * pairs
+        early = np.where(layout.gathers, 1.0 + layout.context, 1.0 * (layout.exchange > 1)) * (not self.squeezed)
+        return self.pair * np.where(self._later, early, pairs)
 
     @cached_property
     def keys(self) -> Floats:

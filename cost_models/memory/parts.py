@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.memory.experts import ExpertBackward
+from cost_models.memory.limit import limit_bytes
 from cost_models.memory.liveness import FP32_BYTES, LayerBackward
 from cost_models.memory.loss import Loss
 from cost_models.memory.saved_tensors import on_device_bytes
@@ -44,6 +45,8 @@ class StepMemory:
     """
 
     layout: Layout
+    squeezed: bool = False
+    """Whether XLA rematerialises to save memory (``cost_models.memory.limit``)."""
 
     @cached_property
     def _vectors(self) -> float:
@@ -110,7 +113,8 @@ class StepMemory:
     def _kinds(self) -> tuple[LayerBackward, ...]:
         """A layer's backward pass for each kind of layers."""
         return tuple(
-            LayerBackward(part) if part.setting.model.routed is None else ExpertBackward(part) for part in self.layout.parts
+            (LayerBackward if part.setting.model.routed is None else ExpertBackward)(part, self.squeezed)
+            for part in self.layout.parts
         )
 
     @cached_property
@@ -204,11 +208,31 @@ class StepMemory:
         }
 
     def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
-        """Return bytes by ``STEP_MEMORY``, their sum [bytes per device], and the binding moment's index into ``PHASES``."""
+        """Return bytes by ``STEP_MEMORY``, their sum [bytes per device], and the binding moment's index into ``PHASES``.
+
+        A program above XLA's limit is rematerialised until it keeps the limit, or nothing more can be saved.
+        """
+        parts, total, phase = self._at_peak()
+        limit = limit_bytes(self.layout, arguments=self.params + self.optimizer + self.batch)
+        rows = np.flatnonzero(total > limit)
+        if len(rows):
+            tight = type(self)(Layout(self.layout.setting, self.layout.table.take(rows)), squeezed=True)
+            fewer, least, when = tight._at_peak()
+            fewer["working_set"] += np.maximum(limit[rows] - least, 0.0)
+            less = np.maximum(least, limit[rows])
+            saves = less < total[rows]
+            rows = rows[saves]
+            total[rows], phase[rows] = less[saves], when[saves]
+            for part, size in fewer.items():
+                parts[part][rows] = size[saves]
+        return parts, total, phase
+
+    def _at_peak(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
+        """Return the parts, their sum and the binding moment, each in a new array."""
         held = self.phases()
         sums = np.stack([reduce(np.add, sizes.values()) for _, sizes in held])
         phase = sums.argmax(axis=0)
-        parts = {"params": self.params, "optimizer": self.optimizer, "batch": self.batch}
+        parts = {name: np.array(getattr(self, name)) for name in ("params", "optimizer", "batch")}
         parts |= {name: np.zeros(len(self.layout.table)) for name in keys(STEP_MEMORY) if name not in parts}
         for row, (_, sizes) in enumerate(held):
             binds = (phase == row).astype(np.float64)

@@ -30,7 +30,7 @@ COMMANDS: dict[str, str] = {
     "export": "Write a plan as the files of a trainer, and list where that trainer deviates.",
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
     "fits": "A gate for CI: does a plan, run or step still fit, and has it grown?",
-    "inspect": "One part of a step, compiled for the target; or the profile of a step that ran.",
+    "inspect": "Look inside a plan's or a step file's executable, one part of a step, or a profile.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, their compile targets, and which backends are real.",
 }

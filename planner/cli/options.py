@@ -102,19 +102,6 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         return tuple(number for number in numbers if number is not None)
 
 
-class ModelOption(click.Option):
-    """``--model``, which a command with ``--step`` can do without: a step file has its own model."""
-
-    def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Return the value; None where it is missing and a step file is given."""
-        try:
-            return super().process_value(ctx, value)
-        except click.MissingParameter:
-            if isinstance(ctx.params.get("step"), str):
-                return None
-            raise
-
-
 document_option = click.option(
     "--document-len",
     type=Tokens("--document-len"),
@@ -143,7 +130,6 @@ def _request(words: RequestWords) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--model",
-            cls=ModelOption,
             required=words.needs_model,
             metavar="NAME|FILE",
             help="Catalogue name, config.json (or its folder), or YAML spec.",

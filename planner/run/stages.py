@@ -61,7 +61,9 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
     space = workload.space(request, offered.backends)  # points, and the rules that reject some
     analysis = Analysis.of(request, space, workload.price(setting_of(request), space.table))  # estimate
     watcher.stage("modelled", len(space.table))
-    candidates = _measured(analysis.survivors(), effort, bench, watcher)  # prune, compile, time
+    candidates = _measured(
+        analysis.survivors(compiling=effort.stage != "modelled"), effort, bench, watcher
+    )  # prune, compile, time
     ranked = rank(candidates, request.objective)  # choose
 
     notes = (*request.warnings, *offered.notes, *_timed_note(candidates), *_pace(request, ranked))

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 from cost_models.estimate import EstimateTable
+from cost_models.inputs.layout import Bools
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.strategy import KNOBS
 from planner.candidates.candidate import Candidate
+from planner.candidates.ties import NOISE_RATIO
 from planner.request.request import SearchRequest
 from planner.rules import KNOB_RULES, Rule
 from planner.space.reject import Rejected
-from planner.space.survivors import Costs, Fitting, Indices, alternatives, survivor_order
+from planner.space.survivors import Costs, Fitting, Indices, alternatives, one_of_each_plan, survivor_order
 from planner.trainers import trainer
 from planner.trainers.common.restrict import rules_for
+
+LEADERS = 2
+"""Survivors in front of all others: the choice of the cost model, and the fastest strategy."""
+
+NEAR_MISSES = 2
+"""Plans over the budget by less than the half-width of their memory that a search compiles, where they would be faster."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,15 @@ class Analysis:
     @cached_property
     def fitting(self) -> tuple[Indices, Fitting]:
         """The estimated rows that fit, and their columns."""
-        rows = np.flatnonzero(self.estimates.fits)
+        return self._among(self.estimates.fits)
+
+    @cached_property
+    def near(self) -> tuple[Indices, Fitting]:
+        """The estimated rows over the budget by less than the half-width of their memory, and their columns."""
+        return self._among(self.estimates.may_fit(self.setting.budget_bytes) & ~self.estimates.fits)
+
+    def _among(self, chosen: Bools) -> tuple[Indices, Fitting]:
+        rows = np.flatnonzero(chosen)
         table = self.table.take(rows)
         step_s, devices = self.estimates.step_s[rows], table.devices.astype(np.float64)
         weight = devices if self.objective == "tokens_per_s_per_device" else 1.0
@@ -88,11 +105,29 @@ class Analysis:
         rows, fitting = self.fitting
         return self.candidate(int(rows[fitting.order[0]])) if len(rows) else None
 
-    def survivors(self) -> Iterator[Candidate]:
-        """The strategies that fit, in the order in which they deserve a compile."""
+    def survivors(self, *, compiling: bool = False) -> Iterator[Candidate]:
+        """The strategies that fit, in the order in which they deserve a compile.
+
+        ``compiling``: also strategies about which only the compiler can decide. Behind the first two come the ``NEAR_MISSES``
+        best ones that would be faster than all that fit; where nothing fits, all near misses, the least memory first.
+        """
         _, fitting = self.fitting
-        for row in survivor_order(fitting):
-            yield self._plan(row)
+        ordered = (self._plan(row) for row in survivor_order(fitting))
+        if compiling:
+            yield from islice(ordered, LEADERS)
+            yield from self._near_misses()
+        yield from ordered
+
+    def _near_misses(self) -> Iterator[Candidate]:
+        (_, fitting), (_, near) = self.fitting, self.near
+        if not len(fitting.objective):
+            order = np.lexsort((-near.objective, near.costs.devices, near.costs.memory_bytes))
+            yield from (self._plan(row, among=self.near) for row in one_of_each_plan(near, order))
+            return
+        least = float(fitting.objective.max()) * (1.0 + NOISE_RATIO)
+        faster = near.order[near.objective[near.order] > least]
+        rows = islice(one_of_each_plan(near, faster), NEAR_MISSES)
+        yield from (self._plan(row, among=self.near) for row in rows)
 
     def alternatives(self) -> Iterator[tuple[Candidate, tuple[str, ...]]]:
         """Plans that show the choice, best first, each with its reasons (``planner.space.survivors.alternatives``)."""
@@ -103,9 +138,9 @@ class Analysis:
         for row in sorted(reasons, key=lambda one: -fitting.objective[one]):
             yield self._plan(row), tuple(reasons[row])
 
-    def _plan(self, row: int) -> Candidate:
-        """Row ``row`` of the fitting rows, with the step time of each backend of the same plan."""
-        rows, fitting = self.fitting
+    def _plan(self, row: int, *, among: tuple[Indices, Fitting] | None = None) -> Candidate:
+        """Row ``row`` of the fitting rows or of ``among``, with the step time of each backend of the same plan."""
+        rows, fitting = among or self.fitting
         plan = fitting.plan(row)
         steps: dict[str, float] = {}
         for one in plan:

@@ -158,6 +158,16 @@ class Fitting:
         return kept
 
 
+def one_of_each_plan(fitting: Fitting, order: Indices) -> Iterator[int]:
+    """Rows in ``order``, one for each plan: the best of its backends, sharding modes and scheduler presets."""
+    seen: set[int] = set()
+    for row in order:
+        if int(row) not in seen:
+            first, *others = (int(one) for one in fitting.plan(int(row)))
+            seen.update((first, *others))
+            yield first
+
+
 def survivor_order(fitting: Fitting) -> Iterator[int]:
     """Rows in the order in which they deserve a compile; of each plan one row represents its backends.
 

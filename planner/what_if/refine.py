@@ -67,19 +67,31 @@ def compiled_boundary(line: Line, first: Candidate, *, start: int, measure: Meas
     points = [(start, _need(first))]
     slope = _slope_by_law(line, start)
     compiles = 1
-    while compiles <= MOST_COMPILES and not (good is not None and bad is not None and bad - good <= 1):
+    while compiles <= MOST_COMPILES and (bad is None or bad - (good or 0) > 1):
         budget = line.at(start).budget_bytes
         guess = points[-1][0] + int((budget - points[-1][1]) // slope)
         steps = _inside(guess, good=good, bad=bad)
-        priced = line.candidate(steps)
-        measured = measure(line.at(steps), priced) if priced is not None else None
+        if line.candidate(steps) is None:  # a rule is in the way, such as a full host: bisect up to it without a compile
+            steps, bad = _last_allowed(line, low=good or 0, high=steps)
+        priced = line.candidate(steps) if steps > (good or 0) else None
+        if priced is None:
+            break
+        measured = measure(line.at(steps), priced)
         compiles += 1
-        if measured is None or measured.compiled is None or measured.compiled.total_bytes is None:
+        if measured.compiled is None or measured.compiled.total_bytes is None:
             break
         points.append((steps, _need(measured)))
         slope = _secant(points, slope)
         good, bad, best = (steps, bad, measured) if measured.best.fits else (good, steps, best)
     return CompiledBoundary(_times(good, line.step), _times(bad, line.step), line.step, best, compiles)
+
+
+def _last_allowed(line: Line, *, low: int, high: int) -> tuple[int, int]:
+    """The last steps above ``low`` that keep the rules, or ``low``; and the next, which do not. ``high`` does not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if line.candidate(middle) is None else (middle, high)
+    return low, high
 
 
 def _need(candidate: Candidate) -> int:

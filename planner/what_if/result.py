@@ -68,13 +68,20 @@ class Boundary:
         return self.value if self.compiled is None or self.compiled.value is None else self.compiled.value
 
     @property
+    def best(self) -> Candidate | None:
+        """The strategy of ``answered``; None where nothing fits."""
+        found = self.compiled.candidate if self.compiled is not None else None
+        return found or self.candidate
+
+    @property
     def confirmed(self) -> bool | None:
         """Whether compiling agrees: the answer fits and the closest miss one step further does not. None: not compiled."""
         here = self.candidate.compiled if self.candidate else None
         there = self.next.miss.compiled if self.next and self.next.miss else None
         if here is None or here.fits is None or (there is not None and there.fits is None):
             return None
-        return here.fits and not (there is not None and there.fits)
+        another = self.compiled is not None and self.compiled.value != self.value
+        return here.fits and not another and not (there is not None and there.fits)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class WhatIf:
         if self.question == "sweep":
             return True
         points = [point.boundary for point in self.points if point.boundary is not None]
-        return any(boundary is not None and boundary.value is not None for boundary in (self.answer, *points))
+        return any(boundary is not None and boundary.answered is not None for boundary in (self.answer, *points))
 
     def with_notes(self, notes: tuple[str, ...], price_usd_per_device_hour: float | None) -> WhatIf:
         """The same answer with more notes and a price."""
@@ -128,9 +135,7 @@ class WhatIf:
         }
 
     def _boundary_json(self, boundary: Boundary) -> dict[str, Any]:
-        following, best = boundary.next, boundary.candidate
-        if boundary.compiled is not None and boundary.compiled.candidate is not None:
-            best = boundary.compiled.candidate
+        following, best = boundary.next, boundary.best
         return {
             "global_batch": boundary.request.workload.global_batch,
             QUANTITY[self.question]: boundary.answered,

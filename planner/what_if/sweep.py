@@ -1,4 +1,4 @@
-"""sweep: the best strategy at every point, each space priced once for all memories and device counts."""
+"""sweep: the best strategy at every point, each space priced once for all points that share it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from planner.workloads.points import valid_points
 from planner.workloads.pricing import price_table
 
 SHARED = frozenset({"hbm", "devices"})
-"""Quantities that only mask rows of a space that is priced already."""
+"""Quantities that only mask rows of a space that is priced already, where they decide no price."""
 
 Combination = tuple[tuple[Quantity, Value], ...]
 
@@ -100,7 +100,8 @@ def _key(here: Ask, combination: Combination) -> Combination:
     hardware = here.request.hardware
     grows = hardware.kind == "cpu" or default_tokens(hardware) > default_tokens(hardware, 1)
     follows = grows and not here.request.workload.global_batch_given
-    shared = SHARED - {"devices"} if follows else SHARED
+    planned_with = hardware.kind == "gpu"  # XLA rematerialises above a share of a GPU's memory
+    shared = SHARED - ({"devices"} if follows else set()) - ({"hbm"} if planned_with else set())
     return tuple((quantity, value) for quantity, value in combination if quantity.name not in shared)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.table import StrategyTable
+from cost_models.memory.limit import limit_bytes
 from cost_models.memory.liveness import LayerBackward
 from cost_models.memory.loss import Loss
 from cost_models.memory.parts import PHASES, StepMemory
@@ -140,3 +141,23 @@ def test_more_microbatches_need_less_until_their_sum_of_gradients_weighs(llama):
     totals = [memory(llama, mesh={"context": 16, "tensor": 2}, microbatches=m).parts()[1][0] for m in (1, 2, 4, 8, 16)]
     assert totals == sorted(totals, reverse=True)
     assert np.diff(totals)[0] < np.diff(totals)[-1] < 0
+
+
+def test_the_limit_by_hand(llama):
+    # GB200 has 184.3 GiB: 0.95 x (0.8 x 198e9 - arguments) + arguments, less what is on the host
+    one = layout(llama, mesh={"context": 8, "tensor": 2}, microbatches=16, remat="offload-layer-in")
+    hbm = llama.hardware.device.hbm_bytes.value
+    away = 32 * 2 * 4096 * 262144 / 16
+    assert limit_bytes(one, arguments=np.array([1e9])) == pytest.approx(0.95 * (0.8 * hbm - 1e9) + 1e9 - away)
+    tpu = replace(llama, hardware=hardware("tpu-v5p-64"))
+    assert np.isinf(limit_bytes(layout(tpu), arguments=np.array([1e9])))
+
+
+@pytest.mark.parametrize(("remat", "wide"), [("full", 4), ("save-all", 4)])
+def test_above_the_limit_a_recomputed_feed_forward_has_three_tensors(toy, remat, wide):
+    policy = layout(toy, mesh={"context": 2}, remat=remat)
+    roomy, tight = LayerBackward(policy), LayerBackward(policy, squeezed=True)
+    spared = roomy.feed_forward - tight.feed_forward
+    normed, product = roomy._normed * roomy.stream, 3 * roomy.wide + roomy._normed * roomy.stream
+    assert roomy.feed_forward[0] >= wide * roomy.wide[0]
+    assert spared == pytest.approx(max(wide * roomy.wide[0] + normed[0] - product[0], 0.0) * (remat == "full"))

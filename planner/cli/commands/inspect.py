@@ -1,8 +1,9 @@
-"""``lcplan inspect``: the executable of a small program, with the cost model's figures."""
+"""``lcplan inspect``: the executable of a plan, a step file, or one part of a step; or a profile."""
 
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -13,7 +14,7 @@ from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
 from planner.cli.commands.inspect_profile import show_profile
-from planner.cli.options import Several, toolchain_option
+from planner.cli.options import Several, Tokens, toolchain_option
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
@@ -21,6 +22,8 @@ from planner.request.filters import parse_mesh
 
 EPILOG = """\b
 Examples:
+  lcplan inspect run/plan.yaml --flag xla_gpu_enable_latency_hiding_scheduler=true
+  lcplan inspect my_step.py --hw dgx-h100 --mesh data=8,model=1 --knob remat=full --seq 8k --global-batch 8 --hlo step.hlo
   lcplan inspect part matmul --shape B=2368,D=2048,F=32768 --hw tpu-v5e-8 --mesh data=2,tensor=4 --collective-matmul off,one-way
   lcplan inspect part matmul --shape B=2048,D=8192,F=8192 --hw dgx-h100 --mesh tensor=8 --sharding "B D/tensor,D/tensor F->B F"
   lcplan inspect part attention --shape B=1,T=65536,N=32,K=8,H=128 --hw gb200-nvl72 --mesh context=8 --scheme ring,ulysses
@@ -29,7 +32,7 @@ Examples:
 
 
 @click.command("inspect", epilog=EPILOG)
-@click.argument("what", metavar="part KIND | --profile DIR [PLAN|RUN]", required=False)
+@click.argument("what", metavar="PLAN|RUN|STEP | part KIND | --profile DIR [PLAN|RUN]", required=False)
 @click.argument("kind", metavar="", required=False)
 @click.option("--profile", metavar="DIR|FILE", help="Read the profile that jax.profiler wrote in this folder.")
 @click.option("--program", metavar="NAME", help="--profile: the program. [default: the one with most time]")
@@ -38,7 +41,7 @@ Examples:
 @click.option("--op", type=click.Choice(get_args(PartOp)), help="collective: its kind.")
 @click.option("--axis", type=click.Choice(AXES), help="collective: its axis. [default: the last axis of --mesh above 1]")
 @click.option("--dtype", type=click.Choice(["bf16", "fp32"]), default="bf16", show_default=True, help="Dtype of all arrays.")
-@click.option("--hw", metavar="NAME|FILE", help="Hardware of the part: catalogue name or YAML spec.")
+@click.option("--hw", metavar="NAME|FILE", help="Hardware: catalogue name or YAML spec. [default: that of the plan]")
 @click.option("--mesh", default="", metavar="AXIS=N,..", help="Axes that the program runs on: data=2,tensor=4.")
 @click.option(
     "--sharding-mode",
@@ -54,10 +57,19 @@ Examples:
 )
 @click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
 @click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
+@click.option("--hlo", type=click.Path(path_type=Path), metavar="FILE", help="Whole step: write the executable's text.")
+@click.option("--step", metavar="FILE", help="Step file of a plan of a step of your own.")
+@click.option("--knob", multiple=True, metavar="NAME=VALUE", help="Step file: value of a knob.")
+@click.option("--devices", type=click.IntRange(min=1), help="Step file: number of devices. [default: the mesh's]")
+@click.option("--seq", type=Tokens(), metavar="TOKENS", help="Step file: sequence length.")
+@click.option("--global-batch", type=click.IntRange(min=1), metavar="SEQS", help="Step file: sequences per step.")
 @toolchain_option
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output.")
 def command(**options: Any) -> int:
-    """Look inside: ``part KIND`` compiles one part of a step; ``--profile DIR`` reads the profile of a step that ran.
+    """Look inside the compiled step of a PLAN, RUN or STEP file, one part of a step, or the profile of a step that ran.
+
+    Of a whole step the output has memory, the largest buffers at the peak with the source lines that made them, collectives
+    by axis and level with their exposed time, kernels, and the step time by part; each further --flag is compared.
 
     A part is a matmul, ffn (a feed-forward), attention, or collective.
     The output has memory_analysis, collectives by axis and level, kernels, and the modelled time.
@@ -69,6 +81,10 @@ def command(**options: Any) -> int:
     """
     if options["profile"]:
         return show_profile(options)
+    if options["what"] not in (None, "part"):
+        from planner.cli.inspect_program import show_program
+
+        return show_program(options)
     return _show_part(options)
 
 
@@ -101,9 +117,12 @@ def _check_words(options: dict[str, Any]) -> None:
         Another word than ``part``, an unknown kind, or an option that every part needs is missing.
     """
     if options["what"] is None:
-        raise BadInputError("inspect: give 'part KIND' or --profile DIR; see lcplan inspect --help")
-    if options["what"] != "part":
-        raise BadInputError(f"inspect {options['what']}: what to inspect? 'part KIND', or --profile DIR of a plan's step")
+        raise BadInputError("inspect: give a plan, a step file, 'part KIND' or --profile DIR; see lcplan inspect --help")
+    whole = [name for name in ("hlo", "step", "knob", "devices", "seq", "global_batch") if options[name]]
+    if whole:
+        raise BadInputError(
+            [f"--{name.replace('_', '-')}: for the step of a plan or a step file, not for a part" for name in whole]
+        )
     if options["kind"] not in KINDS:
         raise BadInputError(f"inspect part {options['kind'] or ''}: the kind of part is one of {', '.join(KINDS)}")
     missing = [f"--{name}: missing; every part needs it" for name in ("shape", "hw") if not options[name]]

@@ -115,9 +115,7 @@ class SearchOptions(RequestOptions):
 @click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @toolchain_option
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
-@click.option(
-    "--step", is_eager=True, metavar="FILE", help="Search over the step of this Python file in place of lcplan's own."
-)
+@click.option("--step", metavar="FILE", help="Search over the step of this Python file in place of lcplan's own.")
 @click.option("--knob", multiple=True, metavar="NAME=VALUE,..", help="With --step: values of one of the file's knobs.")
 @price_option
 @knob_options
@@ -138,10 +136,10 @@ def command(**options: Any) -> int:
         if options["hw"] is None:
             raise click.UsageError("Missing option '--hw'.")
         return search_own_step(without_file(options))
-    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
-    options = with_request(options)
     if options["knob"]:
         raise BadInputError("--knob is for the knobs of a step file; name it with --step")
+    own = None if given_file(options) is None else file_plan(file_only(options), probe(options["toolchain"]))
+    options = with_request(options)
     parsed = _with_jax(SearchOptions.model_validate({k: v for k, v in options.items() if k not in ("step", "knob")}))
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed, request)

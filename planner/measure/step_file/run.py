@@ -12,18 +12,14 @@ from types import ModuleType
 from typing import Any
 
 from lcplan.formats.scratch import scratch_folder
-from planner.measure.hlo.buffers import peak_buffers
-from planner.measure.hlo.executable import CollectiveWalk, read_executable
 from planner.measure.hlo.groups import MeshView
-from planner.measure.hlo.libtpu_memory import dump_options, temporaries
-from planner.measure.hlo.operations import read_execution
-from planner.measure.hlo.text import parse_module
+from planner.measure.hlo.libtpu_memory import dump_options
 from planner.measure.step_file.absent import Asked, answering_for
 from planner.measure.step_file.faults import StepFaultError, explain
 from planner.measure.step_file.file import StepFile
 from planner.measure.step_file.job import WorkerStepJob
 from planner.measure.targets.device_mesh import devices_of, mesh_over
-from planner.measure.workers.compiled_memory import memory_of
+from planner.measure.workers.executable_facts import facts_of
 
 OTHER_DEVICES = (
     "the program was compiled for {found}, not for {wanted}: {why}; give every argument of the step as"
@@ -35,8 +31,8 @@ RETURNS = (
 )
 
 
-def compile_step(job: WorkerStepJob) -> dict[str, Any]:
-    """Facts of the executable: memory, collectives, kernels, largest buffers, operations.
+def compile_step(job: WorkerStepJob, *, text: bool = False) -> dict[str, Any]:
+    """Facts of the executable: memory, collectives, kernels, largest buffers, operations; with ``text`` its text too.
 
     Raises
     ------
@@ -55,7 +51,9 @@ def compile_step(job: WorkerStepJob) -> dict[str, Any]:
         with scratch_folder() as folder:
             compiled = _compiled(lowered, job, str(folder), root=path.parent)
             seconds = time.perf_counter() - start
-            facts = _facts(compiled, job, folder)
+            facts = facts_of(compiled, job.target, _view(compiled, job), dumps=folder)
+            if text:
+                facts["text"] = compiled.as_text()
     facts["warnings"] = [*facts["warnings"], *asked.notes]
     return {"compile_s": seconds, **facts}
 
@@ -136,21 +134,6 @@ def _devices(compiled: Any) -> set[Any]:
 
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
     return {device for one in shardings if hasattr(one, "device_set") for device in one.device_set}
-
-
-def _facts(compiled: Any, job: WorkerStepJob, folder: Path) -> dict[str, Any]:
-    text = compiled.as_text()
-    view = _view(compiled, job)
-    module = parse_module(text)
-    facts = read_executable(text, mesh=view, kind=job.target.compiler).model_dump(mode="json")
-    execution = read_execution(module, mesh=view, walk=CollectiveWalk(module, view, job.target.compiler))
-    exact = temporaries(folder) if job.target.platform == "tpu" else None
-    return {
-        **memory_of(compiled, exact),
-        **facts,
-        "buffers": [one.model_dump(mode="json") for one in peak_buffers(folder, text, module)],
-        "execution": execution.model_dump(mode="json"),
-    }
 
 
 def _view(compiled: Any, job: WorkerStepJob) -> MeshView:

@@ -21,6 +21,7 @@ from planner.measure.rocm.plugin import open_plugin
 from planner.measure.targets.target import Target
 from planner.measure.workers import gang
 from planner.measure.workers.compiled_memory import memory_of
+from planner.measure.workers.executable_facts import facts_of
 from planner.measure.workers.executables import kept_in
 from planner.measure.workers.job import PartJob, WorkerJob
 from planner.measure.workers.process import FailureKind
@@ -58,7 +59,12 @@ def _answer(line: str) -> dict[str, Any]:
         if "part" in request:
             return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
         if "step" in request:
-            return {"id": request["id"], "result": _run_own(request["step"])}
+            return {"id": request["id"], "result": _run_own(request["step"], text=bool(request.get("text")))}
+        if "look" in request:
+            return {
+                "id": request["id"],
+                "result": _look(WorkerJob.model_validate(request["look"]), text=bool(request.get("text"))),
+            }
         job = WorkerJob.model_validate(request["job"])
         with kept_in(request.get("executables"), anew=job.purpose == "compile"):
             return {"id": request["id"], "result": _run(job)}
@@ -108,10 +114,25 @@ def _run_part(job: PartJob) -> dict[str, Any]:
     return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
 
 
-def _run_own(job: dict[str, Any]) -> dict[str, Any]:
+def _run_own(job: dict[str, Any], *, text: bool) -> dict[str, Any]:
     own = import_module("planner.measure.step_file.run")
-    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job))
+    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job), text=text)
     return result
+
+
+def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
+    """Compile one of lcplan's own programs and read all facts of its executable."""
+    step = _step(job)
+    start = time.perf_counter()
+    order = job.strategy.axis_order
+    view = MeshView(order, tuple(getattr(job.strategy.mesh, axis) for axis in order), segment=job.target.segment)
+    with scratch_folder() as folder:
+        lowered = step.jitted.lower(*step.abstract_arguments())
+        compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
+        facts = facts_of(compiled, job.target, view, dumps=folder)
+    if text:
+        facts["text"] = compiled.as_text()
+    return {"compile_s": time.perf_counter() - start, **facts}
 
 
 def _step(job: WorkerJob) -> Any:

@@ -58,19 +58,20 @@ def amount(quantity: str, value: int) -> str:
 
 def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
     quantity = QUANTITY[result.question]
-    if found.value is None or found.candidate is None:
+    shown = found.best
+    if shown is None:
         yield Text(f"{result.question}: nothing fits", style="bold red")
     else:
         yield Text(f"{result.question}: {_answer(found, quantity)}", style="bold green")
-        yield Text(found.candidate.strategy.label, style="bold")
-        yield verdict(found.candidate, found.request)
-        if words := host(found.candidate, found.request.hardware):
+        yield Text(shown.strategy.label, style="bold")
+        yield verdict(shown, found.request)
+        if words := host(shown, found.request.hardware):
             yield Text(words)
-        yield speed(found.candidate)
-        yield from bases(found.candidate)
-        yield Text(result.cost(found.candidate, found.request).says)
+        yield speed(shown)
+        yield from bases(shown)
+        yield Text(result.cost(shown, found.request).says)
         yield Text("\nMemory by part (modelled)", style="dim")
-        yield breakdown(memory_shares(found.candidate))
+        yield breakdown(memory_shares(shown))
     yield Text()
     yield from _reasons(found, quantity)
     if found.changes:
@@ -80,11 +81,11 @@ def _boundary(found: Boundary, result: WhatIf) -> Iterator[RenderableType]:
 
 def _answer(found: Boundary, quantity: str) -> str:
     """The boundary: that of the compiler where it found another one, with the modelled one after it."""
-    assert found.value is not None, "a boundary with an answer"
     assert found.answered is not None, "a boundary with an answer"
     if found.answered == found.value:
-        return amount(quantity, found.value)
-    return f"{amount(quantity, found.answered)}, as compiled; {amount(quantity, found.value)}, modelled"
+        return amount(quantity, found.answered)
+    modelled = "nothing fits by the cost model" if found.value is None else f"{amount(quantity, found.value)}, modelled"
+    return f"{amount(quantity, found.answered)}, as compiled; {modelled}"
 
 
 def _reasons(found: Boundary, quantity: str) -> Iterator[Text]:
@@ -105,13 +106,14 @@ def _reasons(found: Boundary, quantity: str) -> Iterator[Text]:
 
 def _compiled(found: CompiledBoundary, quantity: str) -> Text:
     """The boundary of the answer's strategy as the compiler has it."""
+    which = "this strategy" if found.candidate is None else found.candidate.strategy.label
+    if quantity == "devices" and found.value is not None:
+        return Text(f"as compiled {which} fits on {amount(quantity, found.value)} ({found.compiles} compiles)", style="bold")
     if found.value is None or found.next_value is None:
         side = "fits at" if found.next_value is None else "does not fit at"
-        return Text(f"as compiled this strategy {side} every value tried ({found.compiles} compiles)", style="yellow")
+        return Text(f"as compiled {which} {side} every value tried ({found.compiles} compiles)", style="yellow")
     between = "one step further" if found.exact else f"at {amount(quantity, found.next_value)}"
-    words = (
-        f"as compiled this strategy fits up to {amount(quantity, found.value)}, and not {between} ({found.compiles} compiles)"
-    )
+    words = f"as compiled {which} fits up to {amount(quantity, found.value)}, and not {between} ({found.compiles} compiles)"
     return Text(words, style="bold")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -85,7 +85,6 @@ def read(file: str, devices: int | None = None, *, slices: int = 1) -> Imported:
 def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Imported:
     """Return the configuration that the keys and values state."""
     said, unresolved = given.values, unresolved_of(given, file=file)
-    unknown = unknown_keys("maxtext", [*said, *given.unknown])
     values = {**DEFAULTS, **said}
     _check(values, file=file)
     refuse_other_programs(values, program=given.program, file=file)
@@ -93,47 +92,47 @@ def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Im
     sizes, more = mesh_sizes(values, target, file=file)
     options: dict[str, Any] = {"devices": target.devices, "mesh": mesh_text(sizes)} | target.hardware
     model, model_notes = model_of(said, file=file)
-    options |= {"model": model} if model else {}
-    options |= _batch(values, sizes, devices=target.devices, file=file)
-    defaults = _defaults(values, sizes, devices=target.devices, file=file)
-    if said.get("model_name", "default") == "default" and "model" not in unresolved and said.get("attention_type") != LATENT:
-        defaults["model"] = (base_model(), "model_name: default")
+    options |= ({"model": model} if model else {}) | _batch(values, sizes, devices=target.devices, file=file)
+    defaults = _defaults(values, sizes, devices=target.devices, file=file) | _default_model(said, unresolved)
     options |= _attention(values, context=sizes["context"], file=file) | _tiles(said, file=file)
     options |= read_dispatch(values, file=file)
-    flags = read_flags(str(values.get(COMPILE_KEY) or "").split())
+    flags, tensors = read_flags(str(values.get(COMPILE_KEY) or "").split()), kept(values, file=file)
     options |= flags.options
-    tensors = kept(values, file=file)
     remat, exact = tensors.priced
     remat_notes = [] if exact else [f"remat_policy {values['remat_policy']} is priced as {remat}, {NEAREST}"]
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    words = notes_on_words(given, devices, unresolved=unresolved)
+
+    def again(settings: dict[str, Any]) -> Imported:
+        return _imported(replace(given, values=settings), file=file, devices=devices, slices=slices)
+
     return Imported(
         trainer="maxtext",
         file=file,
         options=options,
         defaults={key: value for key, value in defaults.items() if key not in options},
         axis_order=_order(values),
-        unknown=unknown,
-        notes=(
-            *given.notes,
-            *notes_on_words(given, devices, unresolved=unresolved),
-            *more,
-            *model_notes,
-            *remat_notes,
-            *flags.notes,
-            *_unpriced(values),
-            *attention_notes(values),
-            *notes_on("maxtext", said),
-        ),
+        unknown=unknown_keys("maxtext", [*said, *given.unknown]),
+        notes=(*given.notes, *words, *more, *model_notes, *remat_notes, *flags.notes, *_noted(values, said)),
         more=Beyond(values, tensors),
         unpriced=(*notes_on("maxtext", said, takes_memory=True), *_unbounded(values)),
         program=program_of(values),
         unresolved=unresolved,
         refuses=refusals_of(values, inside_a_slice(values, target, file=file)),
         settings={**said, "slices": target.slices},
-        again=lambda changes: _imported(
-            replace(given, values=with_changes(said, changes)), file=file, devices=devices, slices=slices
-        ),
+        again=lambda changes: again(with_changes(said, changes)),
     )
+
+
+def _default_model(said: Mapping[str, Any], unresolved: Collection[str]) -> dict[str, tuple[Any, str]]:
+    """Return base.yml's model where the file names no other."""
+    named = said.get("model_name", "default") != "default" or "model" in unresolved
+    return {} if named or said.get("attention_type") == LATENT else {"model": (base_model(), "model_name: default")}
+
+
+def _noted(values: Mapping[str, Any], said: Mapping[str, Any]) -> list[str]:
+    """List notes on keys that are priced differently from the file."""
+    return [*_unpriced(values), *attention_notes(values), *notes_on("maxtext", said)]
 
 
 def _check(values: Mapping[str, Any], *, file: str) -> None:

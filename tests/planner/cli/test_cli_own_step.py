@@ -84,6 +84,7 @@ def test_failing_step_is_exit_3_and_names_the_line(lcplan, tmp_path):
         (("--engine", "dask:2"), "workers of other machines run no files of users"),
         (("--stages", "modelled"), "a step file is compiled"),
         (("--tune", "4"), "--tune does not go with --step"),
+        (("--from-maxtext", "my.yml"), "the step has its own program; leave my.yml out"),
     ],
 )
 def test_options_of_lcplans_own_step_are_refused(lcplan, tmp_path, options, fault):
@@ -91,6 +92,13 @@ def test_options_of_lcplans_own_step_are_refused(lcplan, tmp_path, options, faul
     answer = lcplan(*GO, *options)
     assert answer.code == 2
     assert fault in answer.err
+
+
+def test_a_step_needs_hardware(lcplan, tmp_path):
+    written(tmp_path)
+    answer = lcplan("search", "--step", "my_step.py")
+    assert answer.code == 2
+    assert "Missing option '--hw'" in answer.err
 
 
 def test_knob_needs_a_step_file(lcplan):

@@ -89,3 +89,34 @@ def test_points_are_compiled_too(ask):
         ask("llama3-8b", "dgx-h100", batch=1), "max-seq", backends=BACKENDS, varied=parse_vary(("hbm=40GiB,80GiB",))
     )
     assert all(point.candidate.compiled is not None for point in confirm(boundaries, compiler).points)
+
+
+def test_fewer_devices_fit_where_the_compiler_needs_less(ask):
+    request = ask("llama3-8b", "dgx-h100", seq=131072, batch=8)
+    asked = what_if(request, "min-devices", backends=BACKENDS)
+    need = asked.answer.next.miss.estimate
+    budget = int((need["memory_bytes"]["total"] + need["allowance_bytes"]) / 1.02)
+    tight = request.model_copy(update={"budget_bytes": budget})
+    modelled = what_if(tight, "min-devices", backends=BACKENDS)
+    answer = confirm(modelled, Compiler(0.95)).answer
+    assert answer.compiled.value < modelled.answer.value
+    assert answer.answered == answer.compiled.value
+    assert answer.best.best.fits
+    assert answer.best.strategy.devices == answer.compiled.value
+
+
+def test_nothing_fits_by_the_cost_model_and_something_as_compiled(ask):
+    only = {"mesh": "context=8", "remat": ("full",), "microbatches": (1,)}
+    tiny = ask("llama3-8b", "dgx-h100", seq=128, batch=1, budget_bytes=2**30, **only)
+    need = what_if(tiny, "max-seq", backends=BACKENDS).answer.next.miss.estimate
+    budget = int((need["memory_bytes"]["total"] + need["allowance_bytes"]) / 1.01)
+    request = tiny.model_copy(update={"budget_bytes": budget})
+    asked = what_if(request, "max-seq", backends=BACKENDS)
+    assert asked.answer.value is None
+    assert not confirm(asked, Compiler()).found
+    found = confirm(asked, Compiler(0.97))
+    assert found.found
+    assert found.answer.best.best.fits
+    console = Console(width=100, file=StringIO(), color_system=None)
+    console.print(whatif_view(found))
+    assert "as compiled; nothing fits by the cost model" in console.file.getvalue()

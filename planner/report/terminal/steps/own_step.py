@@ -143,7 +143,7 @@ def candidate_view(one: StepCandidate) -> Iterator[RenderableType]:
         yield buffer_table(compiled.buffers[:BUFFERS])
     if time is not None:
         yield Text("Step time by part (estimated from the executable)", style="dim")
-        yield breakdown(_shares(time.parts))
+        yield breakdown(shares(time.parts))
 
 
 def buffer_table(buffers: Sequence[Buffer]) -> Table:
@@ -162,7 +162,8 @@ def _end_of(operation: str) -> str:
     return "/".join(parts[-3:])
 
 
-def _shares(parts: Mapping[str, float]) -> list[Share]:
+def shares(parts: Mapping[str, float]) -> list[Share]:
+    """Return the parts of a time, the largest first."""
     found = {name: seconds for name, seconds in parts.items() if seconds > 0}
     whole = sum(found.values())
     ordered = sorted(found.items(), key=lambda pair: -pair[1])

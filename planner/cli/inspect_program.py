@@ -1,0 +1,55 @@
+"""``lcplan inspect PLAN|RUN|STEP``: the executable of a whole step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lcplan.formats.errors import BadInputError, StageFailedError
+from lcplan.formats.textfile import write_text
+from planner.cli.output import print_json, print_view
+from planner.fits.subject import Asked, read_subject
+from planner.inspect.part import parse_flags
+from planner.inspect.program import look
+from planner.measure.targets.toolchain import probe
+
+_OF_A_PART = ("kind", "shape", "sharding", "op", "axis", "sharding_mode", "collective_matmul", "scheme")
+
+
+def show_program(options: dict[str, Any]) -> int:
+    """Compile the step of a plan or a step file, and print all facts of its executable.
+
+    Raises
+    ------
+    BadInputError
+        An option of a part, no such file, or several strategies of a step file.
+    StageFailedError
+        The compile failed, or a file cannot be written.
+    """
+    given = [name for name in _OF_A_PART if options[name]]
+    if given:
+        shown = ", ".join(f"--{name.replace('_', '-')}" if name != "kind" else str(options[name]) for name in given)
+        raise BadInputError(f"{shown}: for `inspect part`; {options['what']} has its own step")
+    names = ("hw", "step", "seq", "global_batch", "devices", "knob")
+    asked = Asked(Path(options["what"]), mesh=options["mesh"] or None, **{name: options[name] for name in names})
+    subject = read_subject(asked)
+    flags = [parse_flags(text) for text in options["flag"]]
+    ways = [(), *flags] if len(flags) == 1 else flags or [()]
+    found = look(subject, ways, toolchain=probe(options["toolchain"]), text=options["hlo"] is not None)
+    if options["hlo"] is not None:
+        _write(options["hlo"], found[-1].text)
+    if options["output"] == "json":
+        document = {"schema_version": 1, "subject": subject.name, "hardware": subject.hardware.name}
+        print_json(document | {"variants": [one.to_json() for one in found]})
+    else:
+        from planner.report.terminal.steps.program import program_view
+
+        print_view(program_view(subject.name, found))
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise StageFailedError(f"{path}: {error.strerror or error}") from None

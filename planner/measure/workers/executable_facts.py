@@ -1,0 +1,30 @@
+"""All facts of an executable: memory, collectives, operations, and the largest buffers at its peak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from planner.measure.hlo.buffers import peak_buffers
+from planner.measure.hlo.executable import CollectiveWalk, read_executable
+from planner.measure.hlo.groups import MeshView
+from planner.measure.hlo.libtpu_memory import temporaries
+from planner.measure.hlo.operations import read_execution
+from planner.measure.hlo.text import parse_module
+from planner.measure.targets.target import Target
+from planner.measure.workers.compiled_memory import memory_of
+
+
+def facts_of(compiled: Any, target: Target, view: MeshView, *, dumps: Path) -> dict[str, Any]:
+    """Return the fields of a ``StepCompiled``; ``dumps`` is the folder to which the compiler wrote its accounts."""
+    text = compiled.as_text()
+    module = parse_module(text)
+    facts = read_executable(text, mesh=view, kind=target.compiler).model_dump(mode="json")
+    execution = read_execution(module, mesh=view, walk=CollectiveWalk(module, view, target.compiler))
+    exact = temporaries(dumps) if target.platform == "tpu" else None
+    return {
+        **memory_of(compiled, exact),
+        **facts,
+        "buffers": [one.model_dump(mode="json") for one in peak_buffers(dumps, text, module)],
+        "execution": execution.model_dump(mode="json"),
+    }
