@@ -81,6 +81,8 @@ class Plan(Frozen):
             No such file, not a plan, an unknown field, or a newer schema_version.
         """
         data = read_yaml(path)
+        if isinstance(data, dict) and data.get("kind") == "own-step":
+            raise BadInputError(f"{path}: the plan of a step of your own; lcplan fits and lcplan inspect read it")
         version = data.get("schema_version") if isinstance(data, dict) else None
         if version is None:
             raise BadInputError(f"{path}: not a plan: missing key 'schema_version'")

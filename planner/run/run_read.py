@@ -101,6 +101,8 @@ def _from_folder(folder: Path, result: Path) -> Run:
     document, request_file = read_json(result), folder / "request.json"
     if not isinstance(document, dict) or "candidates" not in document or "space" not in document:
         raise BadInputError(f"{result}: not the result of an lcplan search")
+    if document.get("kind") == "own-step":
+        raise BadInputError(f"{result}: the run of a step of your own; lcplan fits and lcplan inspect read it")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise BadInputError(f"{result}: schema_version {version!r}; this lcplan reads {SCHEMA_VERSION}")

@@ -43,6 +43,10 @@ def test_a_run_is_compared_with_a_budget_by_its_own_compile(lcplan, tmp_path):
     assert (
         footprint["total_bytes"] == json.loads((tmp_path / "run/result.json").read_text())["winner"]["compiled"]["total_bytes"]
     )
+    for command in (("explain", "run"), ("report", "run"), ("export", "run/plan.yaml", "--to", "jax")):
+        refused = lcplan(*command)
+        assert refused.code == 2
+        assert "of a step of your own; lcplan fits and lcplan inspect read it" in refused.err
     again = lcplan("fits", "run", "--toolchain", sys.executable)
     assert again.code == 2
     assert "a plan runs no file: name its step file with --step" in again.err
