@@ -61,13 +61,14 @@ class Loss:
     def _beside_logits_on_tpu(self, cotangent: Floats) -> Floats:
         """Return the buffers of a TPU in addition to the logits and the head [bytes per device].
 
-        With several chunks both products compute the cotangent of a separate head's logits in place. A head that is the
-        embedding has the vocabulary in the other dim, and there the cotangent is a buffer. With one chunk and one microbatch
-        its two moments are already copied to the layout of the gradient.
+        With several chunks both products compute the cotangent of a separate head's logits in place, if a device's vocabulary
+        fills whole tiles. A head that is the embedding has the vocabulary in the other dim, and there the cotangent is a
+        buffer. With one chunk and one microbatch its two moments are already copied to the layout of the gradient.
         """
         several = self.layout.loss_chunks > 1
         if not self.layout.setting.model.tied_embeddings:
-            return self.gradient + np.where(several, 0.0, cotangent)
+            in_place = several & (self.layout.vocab_width % LANES == 0)
+            return self.gradient + np.where(in_place, 0.0, cotangent)
         moments = 2.0 * self.layout.moment_bytes * self.table / self.layout.weight_shards
         return cotangent + np.where(several, self.gradient, moments * (self.layout.microbatches == 1))
 

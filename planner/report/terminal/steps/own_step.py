@@ -86,7 +86,7 @@ def _row(number: int, one: StepCandidate, knobs: Sequence[str], *, tokens: bool,
     need = one.compiled.total_bytes + one.allowance_bytes
     hidden = [(message.total_s, message.exposed_s) for message in one.time.messages] if one.time else []
     total = sum(seconds for seconds, _ in hidden)
-    share = f"{1.0 - sum(waits for _, waits in hidden) / total:.0%}" if total else "-"
+    share = f"{max(0.0, 1.0 - sum(waits for _, waits in hidden) / total):.0%}" if total else "-"
     mark = "h" if one.compiled.rung == "compiled:host" else "c"
     figures = [f"{one.compiled.total_bytes / GIB:.1f} {mark}", f"{(budget - need) / GIB:.1f}", share]
     step = f"{format_seconds(one.step_s)} ~" if one.step_s is not None else "-"
