@@ -49,7 +49,7 @@ class Opinion:
     host_memory_bytes: int | None
     """Memory of a host; None: unknown."""
     fits: bool
-    """Whether the devices and the host hold it."""
+    """Whether the devices and the host hold it, all of it is priced, and the trainer does not refuse it."""
     advice: Advice
 
     @property
@@ -120,13 +120,12 @@ def _advice(own: Opinion, *, request: SearchRequest, candidate: Candidate) -> Ad
         best = found.best if found.best is not None and _runs(found.best, own.imported, request) else None
         single = tuple(one for one in kept if best is not None or one is not kept[0])
         return Advice(best or next(iter(kept), None), single, found.why_none)
-    return file_advice(Question(request, own.imported, candidate, own.fits and not own.refusals, _judge, form))
+    return file_advice(Question(request, own.imported, candidate, own.fits, _judge, form))
 
 
 def _runs(change: Change, imported: Imported, request: SearchRequest) -> bool:
     """Whether a change of the strategy keeps the rules of the file and fits with its own needs."""
-    verdict = judged(imported, request=request, candidate=change.candidate)
-    return verdict.fits and not verdict.refusals
+    return judged(imported, request=request, candidate=change.candidate).fits
 
 
 def _judge(imported: Imported, request: SearchRequest, candidate: Candidate) -> Opinion:
@@ -147,15 +146,16 @@ def judged(imported: Imported, *, request: SearchRequest, candidate: Candidate) 
     share = request.hardware.device.host_memory_bytes
     room = None if share is None else round(share.value * request.hardware.node_size)
     holds = room is None or host <= room
+    refused = refusals(imported, job, budget_bytes=request.budget_bytes)
     return Opinion(
         imported=imported,
         differences=tuple(differences),
-        refusals=refusals(imported, job, budget_bytes=request.budget_bytes),
+        refusals=refused,
         memory_bytes=memory,
         allowance_bytes=allowance,
         host_bytes=host,
         host_memory_bytes=room,
-        fits=memory + allowance <= request.budget_bytes and holds and not imported.unpriced,
+        fits=memory + allowance <= request.budget_bytes and holds and not imported.unpriced and not refused,
         advice=Advice(None, ()),
     )
 

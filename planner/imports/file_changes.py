@@ -43,7 +43,7 @@ def file_advice(question: Question) -> Advice:
 
 
 def _good(trial: Trial | None, limit: float) -> bool:
-    return trial is not None and trial.verdict.fits and not trial.verdict.refusals and trial.step_s < limit
+    return trial is not None and trial.verdict.fits and trial.step_s < limit
 
 
 def _chunked(question: Question) -> tuple[Switch, ...]:

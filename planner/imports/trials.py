@@ -28,7 +28,7 @@ class Verdict(Protocol):
 
     @property
     def fits(self) -> bool:
-        """Whether the devices and the host hold it."""
+        """Whether it runs: the devices and the host hold it, and the trainer does not refuse it."""
 
     @property
     def refusals(self) -> tuple[str, ...]:

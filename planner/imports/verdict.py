@@ -10,6 +10,7 @@ from planner.imports.trials import Verdict
 from planner.request.request import SearchRequest
 
 UNPRICED = "no verdict, since not all of it is priced"
+REFUSED = "does not run: the trainer refuses the file"
 
 
 def of_the_file(candidate: Candidate, opinion: Verdict, *, request: SearchRequest) -> Candidate:
@@ -43,4 +44,6 @@ def _against(opinion: Verdict) -> str:
     """The verdict against a file that the devices would hold."""
     if opinion.imported.unpriced:
         return UNPRICED
+    if opinion.refusals:
+        return REFUSED
     return "" if opinion.host_holds else "does not fit: the host does not hold its part"

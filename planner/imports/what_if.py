@@ -12,7 +12,7 @@ from planner.request.request import SearchRequest
 from planner.request.request_changes import LONGEST_TOKENS, TILE_TOKENS, Ask, length_unit
 from planner.space.one_strategy import one_mesh
 from planner.trainers.common.imported import Imported
-from planner.what_if.binds import memory_binds
+from planner.what_if.binds import Binds, memory_binds
 from planner.what_if.result import Boundary, NextStep, Question, WhatIf
 from planner.what_if.sweep import sweep
 from planner.what_if.vary import Varied
@@ -157,14 +157,20 @@ def _boundary(first: OwnPlan, at: Callable[[int], OwnPlan], *, unit: int, most: 
 
 
 def _found(best: OwnPlan, value: int, *, unit: int, beyond: OwnPlan | None) -> Boundary:
-    miss = beyond or best
-    binds = memory_binds(miss.candidate, miss.request.budget_bytes)
+    binds = _binds(beyond or best)
     following = None if beyond is None else NextStep(value + unit, beyond.candidate, beyond.request)
     return Boundary(value, unit, best.candidate, binds, None, following, best.request)
 
 
+def _binds(plan: OwnPlan) -> Binds:
+    """The trainer's rule that a plan breaks, else the memory that it lacks."""
+    if plan.opinion.refusals:
+        return Binds("rule", "trainer", f"the trainer refuses the file: {plan.opinion.refusals[0]}")
+    return memory_binds(plan.candidate, plan.request.budget_bytes)
+
+
 def _nothing(first: OwnPlan, value: int) -> Boundary:
-    binds = memory_binds(first.candidate, first.request.budget_bytes)
+    binds = _binds(first)
     return Boundary(None, None, None, binds, None, NextStep(value, first.candidate, first.request), first.request)
 
 
@@ -179,7 +185,7 @@ def _fewest(ask: FileQuestion) -> Boundary:
         return _nothing(tried[-1][1], tried[-1][0])
     value, best = fitting[0]
     missing = [(count, plan) for count, plan in tried if count < value]
-    binds = memory_binds((missing[-1][1] if missing else best).candidate, best.request.budget_bytes)
+    binds = _binds(missing[-1][1] if missing else best)
     following = NextStep(missing[-1][0], missing[-1][1].candidate, missing[-1][1].request) if missing else None
     step = value - missing[-1][0] if missing else None
     return Boundary(value, step, best.candidate, binds, None, following, best.request)
@@ -208,7 +214,7 @@ def _swept(ask: FileQuestion, varied: tuple[Varied, ...]) -> WhatIf:
         except BadInputError:
             points.append(replace(point, candidate=None))
             continue
-        binds = point.binds if plan.candidate.best.fits else memory_binds(plan.candidate, plan.request.budget_bytes)
+        binds = point.binds if plan.candidate.best.fits else _binds(plan)
         points.append(replace(point, request=plan.request, candidate=plan.candidate, binds=binds))
     note = f"every point is the plan of {ask.imported.file}; one that does not fit is shown with its memory"
     return WhatIf("sweep", ask.request, most, None, tuple(points), notes=(note,))

@@ -12,6 +12,7 @@ from lcplan.formats.units import format_bytes, format_seconds
 from planner.candidates.candidate import Candidate
 from planner.imports.advice import Change
 from planner.imports.estimate import Opinion
+from planner.imports.verdict import REFUSED, UNPRICED
 from planner.request.request import SearchRequest
 from planner.trainers import trainer
 
@@ -39,11 +40,16 @@ def _sections(opinion: Opinion, *, candidate: Candidate, request: SearchRequest)
         yield Text(f"  {difference.why}", style="dim")
     need = opinion.memory_bytes + opinion.allowance_bytes
     fits = f"{format_bytes(need)} of {format_bytes(request.budget_bytes)} with all of that{_host(opinion)}: "
-    unsure = "no verdict, since not all of it is priced" if opinion.imported.unpriced else "does not fit"
-    verdict = "fits" if opinion.fits else unsure
-    refused = ", and the trainer refuses the file" * bool(opinion.refusals)
-    yield Text(f"{fits}{verdict}{refused}", style="green" if opinion.fits and not refused else "red")
+    yield Text(f"{fits}{_verdict(opinion, need <= request.budget_bytes)}", style="green" if opinion.fits else "red")
     yield from _advice(opinion, candidate)
+
+
+def _verdict(opinion: Opinion, held: bool) -> str:
+    if opinion.fits:
+        return "fits"
+    if not held or not opinion.host_holds:
+        return "does not fit" + ", and the trainer refuses the file" * bool(opinion.refusals)
+    return UNPRICED if opinion.imported.unpriced else REFUSED
 
 
 def _host(opinion: Opinion) -> str:
@@ -64,8 +70,7 @@ def _advice(opinion: Opinion, candidate: Candidate) -> Iterator[RenderableType]:
     if advice.why_none:
         return
     if advice.best is None:
-        runs = opinion.fits and not opinion.refusals
-        nothing = "nothing that it prices is 2 % faster" if runs else "nothing that it prices runs on these devices"
+        nothing = "nothing that it prices is 2 % faster" if opinion.fits else "nothing that it prices runs on these devices"
         yield Text(f"  {nothing} (for {opinion.imported.trainer}, on as many devices)")
         return
     for change in (*advice.single, advice.best):
