@@ -51,7 +51,7 @@ class Frozen(BaseModel):  # noqa: PLW1641 (pydantic makes __hash__ of a frozen m
             return cls.model_validate_json(json.dumps(data, default=_plain), strict=True)
         except ValidationError as error:
             unknown_first = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-            raise BadInputError(few(_line(cls, problem, where=where) for problem in unknown_first)) from None
+            raise BadInputError(few(unknown_first, lambda problem: _line(cls, problem, where=where))) from None
         except (TypeError, ValueError) as error:  # keys that are no text, values that contain themselves
             raise BadInputError(f"{where}: not plain values: {error}") from None
 

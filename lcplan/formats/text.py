@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -35,6 +35,7 @@ def one_line(text: str) -> str:
 Line = Annotated[str, AfterValidator(one_line)]
 DIGITS = 18
 """Digits of the longest whole number that is read, below 2^63. Python refuses to read thousands."""
+T = TypeVar("T")
 FEW = 40
 """Lines of one kind that are shown."""
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -50,14 +51,14 @@ def whole_in(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= DIGITS else None
 
 
-def few(lines: Iterable[str], most: int = FEW) -> tuple[str, ...]:
-    """Return the first ``most`` lines, and a line that counts the others.
+def few(items: Iterable[T], line: Callable[[T], str] = str, *, most: int = FEW) -> tuple[str, ...]:
+    """Return the lines of the first ``most`` items, and a line that counts the others.
 
     >>> few(["a", "b", "c"], most=1)
     ('a', 'and 2 more')
     """
-    every = iter(lines)
-    first = tuple(islice(every, most))
+    every = iter(items)
+    first = tuple(line(item) for item in islice(every, most))
     others = sum(1 for _ in every)
     return (*first, f"and {others} more") if others else first
 

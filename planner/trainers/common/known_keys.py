@@ -28,7 +28,7 @@ def unknown_keys(trainer: str, keys: Iterable[str]) -> tuple[str, ...]:
     """List the ``keys`` that the trainer does not know, each with the nearest known one; of many the first few."""
     known = known_keys(trainer)
     strange = (key for key in keys if key not in known)
-    return few(f"{key:.80}{_near(key, known)}" for key in strange)
+    return few(strange, lambda key: f"{key:.80}{_near(key, known)}")
 
 
 def _near(key: str, known: frozenset[str]) -> str:

@@ -28,7 +28,7 @@ MEGATRON = primus(
     overlap_grad_reduce=True,
     save=None,
     recompute_granularity="full",
-    recompute_method="block",
+    recompute_method="uniform",
     recompute_num_layers=4,
     train_iters="${ITERS}",
 )
