@@ -120,7 +120,7 @@ def test_unfused_attention_holds_the_cotangents_of_its_scores_and_repeats_select
         held.append(TorchMemory(one).phases()["attention_backward"]["working_set"][0])
     scores = layout.tokens[0] * 2048 * 32
     fused = TorchMemory(layout).phases()["attention_backward"]["working_set"][0]
-    assert [one - fused for one in held] == pytest.approx([9.0 * scores, 9.0 * scores])
+    assert [one - fused for one in held] == pytest.approx([4.0 * scores, 9.0 * scores])  # kept scores are saved activations
 
 
 def test_the_allocators_pool_counts_against_the_budget():

@@ -37,7 +37,8 @@ def settings(job: Job, imported: Imported) -> Settings:
     elif kind == "fsdp":
         found |= {_P + "dp_replicate_size": mesh.data, _P + "dp_shard_size": mesh.fsdp}
         found |= {_P + "cp_size": mesh.context, _P + "tp_size": mesh.tensor}
-        found |= {_P + "cp_comm_strategy": ROTATION[job.strategy.scheme]} if mesh.context > 1 else {}
+        rotates = mesh.context > 1 and job.strategy.scheme in ROTATION
+        found |= {_P + "cp_comm_strategy": ROTATION[job.strategy.scheme]} if rotates else {}
     if kind.startswith("fsdp"):
         found[_F + "activation_checkpointing"] = job.strategy.remat != "save-all"
         found |= {_F + "activation_checkpointing_offload": job.strategy.remat == "offload-layer-in"} if kind == "fsdp" else {}

@@ -17,7 +17,7 @@ def settings(job: Job, imported: Imported) -> Settings:
     """Ranks, batch and recomputation."""
     mesh, said = job.strategy.mesh, imported.settings
     found: dict[str, Any] = {"tensor-model-parallel-size": [str(mesh.tensor)], "context-parallel-size": [str(mesh.context)]}
-    found |= {"cp-comm-type": [SCHEMES[job.strategy.scheme]]} if mesh.context > 1 else {}
+    found |= {"cp-comm-type": [SCHEMES[job.strategy.scheme]]} if mesh.context > 1 and job.strategy.scheme in SCHEMES else {}
     found["sequence-parallel"] = [] if mesh.tensor > 1 and "sequence-parallel" in said else None
     if mesh.tensor > 1 and said.get("tensor-model-parallel-size", ["1"]) == ["1"]:
         found["sequence-parallel"] = []

@@ -59,7 +59,7 @@ def test_published_comparisons_are_ranked_right(name):
     counted = [c.right for c in found if c.in_bar]
     assert len(counted) >= 4
     assert sum(counted) >= 0.9 * len(counted)
-    assert set(found[0].to_json()) == {"quantity", "rows", "measured", "predicted", "in_bar", "best", "right"}
+    assert set(found[0].to_json()) == {"quantity", "rows", "measured", "predicted", "in_bar", "over", "best", "right"}
 
 
 def test_heads_of_32_do_not_count_for_the_bar():
