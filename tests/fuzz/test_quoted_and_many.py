@@ -113,6 +113,16 @@ def test_a_number_of_thousands_of_digits_is_bad_input(name, text, tmp_path, caps
     assert "a fault of lcplan" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["accelerate.yaml", "maxtext.yml", "model.yaml", "hardware.yaml", "table.yaml"])
+@pytest.mark.parametrize("key", ["0E0", "true", "null", "2026-01-01"])
+def test_keys_that_are_no_text_are_no_fault(name, key, tmp_path, capsys):
+    document = {"accelerate.yaml": ACCELERATE, "maxtext.yml": MAXTEXT, "model.yaml": OWN_MODEL, "hardware.yaml": HARDWARE}
+    file = tmp_path / name
+    file.write_text(f"{key}: true\n{yaml.safe_dump(document.get(name, TABLE))}")
+    assert run([*map(str, FILES[name][1](file))]) == 2
+    assert "a fault of lcplan" not in capsys.readouterr().err
+
+
 def _documents(count):
     unknown = {f"strange_{number}": number for number in range(count)}
     return {
