@@ -87,6 +87,42 @@ def test_a_word_that_is_no_boolean_is_refused(name, write, document, key, tmp_pa
         _read(name, write(document, key, "'perhaps'"), tmp_path)
 
 
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.json", json.dumps(MODEL).replace("256", DIGITS)),
+        ("model.yaml", yaml.safe_dump(OWN_MODEL).replace("3", DIGITS)),
+        ("hardware.yaml", yaml.safe_dump(HARDWARE).replace("80GiB", DIGITS)),
+        ("table.yaml", yaml.safe_dump(TABLE).replace("8192", DIGITS)),
+        ("maxtext.yml", yaml.safe_dump(MAXTEXT).replace("8192", DIGITS)),
+        ("torchtitan.toml", TORCHTITAN.replace("8192", DIGITS)),
+        ("torchtitan.toml", TORCHTITAN + "deep = " + "[" * 3000 + "]" * 3000),
+        ("megatron.sh", MEGATRON.replace("8192", DIGITS)),
+        ("deepspeed.json", json.dumps(DEEPSPEED).replace("8", DIGITS)),
+        ("accelerate.yaml", yaml.safe_dump(ACCELERATE).replace("8", DIGITS)),
+    ],
+    ids=lambda value: value[:20] if "." in value[:20] else "",
+)
+def test_a_number_of_thousands_of_digits_is_bad_input(name, text, tmp_path, capsys):
+    file = tmp_path / name
+    file.write_text(text)
+    assert run([*map(str, FILES[name][1](file))]) == 2
+    assert "a fault of lcplan" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["accelerate.yaml", "maxtext.yml", "model.yaml", "hardware.yaml", "table.yaml"])
+@pytest.mark.parametrize("key", ["0E0", "true", "null", "2026-01-01"])
+def test_keys_that_are_no_text_are_no_fault(name, key, tmp_path, capsys):
+    document = {"accelerate.yaml": ACCELERATE, "maxtext.yml": MAXTEXT, "model.yaml": OWN_MODEL, "hardware.yaml": HARDWARE}
+    file = tmp_path / name
+    file.write_text(f"{key}: true\n{yaml.safe_dump(document.get(name, TABLE))}")
+    assert run([*map(str, FILES[name][1](file))]) == 2
+    assert "a fault of lcplan" not in capsys.readouterr().err
+
+
 def _documents(count):
     unknown = {f"strange_{number}": number for number in range(count)}
     return {

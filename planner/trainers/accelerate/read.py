@@ -29,8 +29,8 @@ def read(file: str, devices: int | None = None) -> Imported:
         has no word for.
     """
     data = launch_of_script(file) if file.endswith((".sh", ".slurm", ".sbatch", ".bash")) else read_yaml(file)
-    if not isinstance(data, dict):
-        raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping")
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise BadInputError(f"{file}: not an Accelerate configuration; it must be a YAML mapping of names to values")
     return imported(data, devices=devices, file=file)
 
 

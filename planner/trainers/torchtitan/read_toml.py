@@ -42,7 +42,7 @@ def read_toml(file: str) -> Sections:
     """
     try:
         data = unquoted(tomllib.loads(read_text(file)))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # malformed, a number of thousands of digits, or deep nesting
         raise BadInputError(f"{file}: not valid TOML: {error}") from None
     training, parallel = dict(_section(data, "training", file=file)), dict(_section(data, "parallelism", file=file))
     unknown = [f"training.{key}" for key in training if key not in TRAINING]

@@ -94,7 +94,8 @@ def _filled(values: Mapping[str, Any], file: Path) -> tuple[dict[str, Any], list
     """The values with the defaults of variables; keys with a variable that has no default are left out, with a note."""
     filled: dict[str, Any] = {}
     notes: list[str] = []
-    for key, value in values.items():
+    for name, value in values.items():
+        key = str(name)
         match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             filled[key] = value
