@@ -169,6 +169,12 @@ class HardwareSpec(Frozen):
             raise ValueError("; ".join(problems))
         return self
 
+    def enlarged_for(self, devices: int) -> str:
+        """Return the name of the same hardware with domains enough for ``devices``, as ``--hw`` takes it."""
+        base, colon, segment = self.name.partition(":")
+        base = base.removesuffix(f"x{self.domains}") if self.domains > 1 else base
+        return f"{base}x{-(-devices // (self.segment or self.domain_size))}{colon}{segment}"
+
     def _too_fast(self) -> list[str]:
         """Rates above the peak or the bandwidth that bounds them. A host's peak is itself measured, on another host."""
         device, rates = self.device, self.device.rates

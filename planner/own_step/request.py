@@ -90,7 +90,7 @@ def build_step_request(options: StepOptions) -> StepRequest:
     if devices > hardware.devices:
         problems.append(
             f"devices={devices} is more than the {hardware.devices} of {hardware.name}; ask for at most {hardware.devices},"
-            f" or for more domains: --hw {hardware.name}x2"
+            f" or for more domains: --hw {hardware.enlarged_for(devices)}"
         )
     mesh: dict[str, AxisFilter] = {}
     try:

@@ -51,7 +51,8 @@ class SearchRequest(Frozen):
         if self.devices is not None and self.devices > self.hardware.devices:
             raise ValueError(
                 f"devices={self.devices} is more than the {self.hardware.devices} of {self.hardware.name}; "
-                f"ask for at most {self.hardware.devices}, or for more domains: --hw {self.hardware.name}x2"
+                f"ask for at most {self.hardware.devices}, or for more domains: "
+                f"--hw {self.hardware.enlarged_for(self.devices)}"
             )
         if self.model.not_planned:
             raise ValueError(

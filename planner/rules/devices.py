@@ -22,7 +22,7 @@ def _say_too_many(setting: Setting, strategy: Strategy) -> str:
     hardware = setting.hardware
     return (
         f"{strategy.mesh.label} takes {strategy.devices} devices; {hardware.name} has {hardware.devices}: "
-        f"shrink an axis, or ask for more domains ({hardware.name}x2)"
+        f"shrink an axis, or ask for more domains ({hardware.enlarged_for(strategy.devices)})"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.estimate import EstimateTable
 from cost_models.inputs.layout import Bools
+from cost_models.inputs.program import STEP, Program
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import CODES, StrategyTable
 from lcplan.strategy import KNOBS
@@ -160,9 +161,17 @@ def setting_of(request: SearchRequest) -> Setting:
         hardware=request.hardware,
         workload=request.workload,
         budget_bytes=request.budget_bytes,
-        program=request.program,
+        program=_program_of(request),
         untimed_offload=request.untimed_offload,
     )
+
+
+def _program_of(request: SearchRequest) -> Program:
+    """The priced step: on AMD GPUs a trainer may have a fused attention of its own, which jax lacks there."""
+    fused = request.trainer is not None and trainer(request.trainer).fused_on_amd
+    if not fused or request.hardware.vendor != "amd" or request.program != STEP:
+        return request.program
+    return STEP.model_copy(update={"attention": "flash"})
 
 
 def knob_rules_of(request: SearchRequest) -> tuple[Rule, ...]:

@@ -118,3 +118,23 @@ def test_a_compile_for_host_devices_rejects_no_candidate_for_another_device(lcpl
     assert candidate["compiled"]["total_bytes"] > 100 * 2**20 > candidate["estimate"]["memory_bytes"]["total"]
     assert candidate["best"]["memory_bytes"] == candidate["estimate"]["memory_bytes"]["total"]
     assert candidate["best"]["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("hardware", "devices", "larger"),
+    [("gb200-nvl72x4", 512, "gb200-nvl72x8"), ("gb200-nvl72x4:64", 512, "gb200-nvl72x8:64"), ("mi300x", 32, "mi300xx4")],
+)
+def test_hardware_that_a_message_offers_exists_and_is_enough(lcplan, hardware, devices, larger):
+    job = ("--model", "llama3-8b", "--seq", "64k", "--devices", str(devices), "--mesh", f"context=8,fsdp={devices // 8}")
+    refused = lcplan("estimate", *job, "--hw", hardware)
+    assert refused.code == 2
+    assert f"--hw {larger}" in refused.err
+    assert lcplan("estimate", *job, "--hw", larger).code == 0
+
+
+def test_a_search_for_maxtext_on_amd_prices_its_fused_attention(lcplan):
+    search = ("search", "--model", "llama3-8b", "--seq", "8k", "--hw", "mi300x", "--stages", "modelled", "--format", "json")
+    job = ("--mesh", "fsdp=8", "--remat", "full", "--microbatches", "64")
+    answers = [lcplan(*search, *job), lcplan(*search, *job, "--for", "maxtext", "--out", "m")]
+    own, theirs = (answer.json["winner"]["best"]["step_s"] for answer in answers)
+    assert theirs < own / 1.3
