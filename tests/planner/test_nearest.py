@@ -24,8 +24,8 @@ def _by_kind(found):
 
 @pytest.fixture
 def too_long(ask):
-    """Llama 3 8B at 3 Mi tokens on one H100 node: too much with activations on the host, too."""
-    return _ask(ask("llama3-8b", "dgx-h100", seq=3 * 2**20, batch=2, devices=8))
+    """Llama 3 8B at 6 Mi tokens on one H100 node: too much with activations on the host, too."""
+    return _ask(ask("llama3-8b", "dgx-h100", seq=6 * 2**20, batch=2, devices=8))
 
 
 def test_every_change_is_enough_and_alone(too_long):

@@ -61,6 +61,14 @@ def is_marked(text: str) -> bool:
     return _OPEN in text
 
 
+_BARE_LIST = re.compile(r"^([ \t]*--[\w-]+[ \t]+)(\([^\s'\"`$\\]*)(?=[ \t]*\\?$)", re.MULTILINE)
+
+
 def cleaned(text: str) -> str:
-    """Return a file's text without characters that are used for marks, and with Unix line ends."""
-    return text.replace("\r\n", "\n").replace(_OPEN, "").replace(_CLOSE, "")
+    """Return a file's text without characters that are used for marks, and with Unix line ends.
+
+    A value in parentheses on a line with only its argument is quoted: files of arguments have lists in this form
+    (``--moe-layer-freq ([0]+[1])*14``), which a shell would refuse.
+    """
+    plain = text.replace("\r\n", "\n").replace(_OPEN, "").replace(_CLOSE, "")
+    return _BARE_LIST.sub(r"\1'\2'", plain)

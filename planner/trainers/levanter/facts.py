@@ -138,5 +138,5 @@ TRAINER = Trainer(
     measured=MEASURED,
     keys=frozenset({"scheduler"}),
     jax=JAX,
-    reads=Format("FILE.yaml", "a Levanter configuration", counts_slices=True),
+    reads=Format("FILE.yaml", "a Levanter configuration", unsaid=("model", "loss_chunk_tokens"), counts_slices=True),
 )

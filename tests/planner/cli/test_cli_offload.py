@@ -8,12 +8,12 @@ UNPRICED = "no bandwidth of tpu-7x's link to its host is known: memory has the o
 
 def test_memory_is_judged_without_the_link(lcplan):
     answers = [
-        lcplan("estimate", *JOB, "--seq", "8k", "--remat", name, "--format", "json").json
+        lcplan("estimate", *JOB, "--seq", "64k", "--remat", name, "--format", "json").json
         for name in ("offload-layer-in", "full")
     ]
     offloaded, plain = (answer["candidate"] for answer in answers)
     assert offloaded["best"]["fits"]
-    streams = 32 * 8192 * 4096 * 2  # layers, tokens, features, bf16
+    streams = 32 * 65536 * 4096 * 2  # layers, tokens, features, bf16
     assert offloaded["estimate"]["host_bytes"] == streams
     assert plain["estimate"]["memory_bytes"]["total"] > offloaded["estimate"]["memory_bytes"]["total"]
     assert [any(UNPRICED in note for note in answer["notes"]) for answer in answers] == [True, False]

@@ -64,7 +64,7 @@ def test_rates_follow_the_profile(lcplan, profiled):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("inspect",), "give 'part KIND' or --profile DIR"),
+        (("inspect",), "give a plan, a step file, 'part KIND' or --profile DIR"),
         (("inspect", "part", "layer"), "the kind of part is one of matmul, ffn, attention, collective"),
         (("inspect", "part", "matmul", "--hw", "cpu-host"), "--shape: missing; every part needs it"),
         (("inspect", "--profile", ".", "--mesh", "tensor=2"), "--mesh: a profile does not take it"),

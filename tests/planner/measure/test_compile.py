@@ -147,7 +147,9 @@ def test_cudnn_is_chosen_where_it_fits(toolchain: Toolchain, make_job: MakeJob) 
 
     job = make_job("dgx-h100", context=2)
     assert chosen(job) == "cudnn"
-    assert chosen(job.model_copy(update={"model": job.model.model_copy(update={"head_dim": 256})})) == "blockwise"
+    wide = {"model": job.model.model_copy(update={"head_dim": 256})}
+    assert chosen(job.model_copy(update=wide)) == "cudnn"  # from compute capability 9.0, but not on Blackwell
+    assert chosen(make_job("gb200-nvl72", context=2).model_copy(update=wide)) == "blockwise"
     assert chosen(job.model_copy(update={"workload": job.workload.model_copy(update={"precision": "fp32"})})) == "blockwise"
     assert chosen(make_job("tpu-v5p-64", context=2)) == "blockwise"
 
