@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cost_models.executable.kernels import OperationCost
 from cost_models.rates.published import rates_of
@@ -31,6 +32,21 @@ class MessageTime:
     calls: int
     total_s: float
     exposed_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of these collectives.
+
+        Returns
+        -------
+        dict
+            Op and axis, bytes and calls of a step, and times [s per step].
+
+        Notes
+        -----
+        Source: the executable's schedule.
+        """
+        facts = {name: getattr(self.message, name) for name in ("op", "axis", "bytes")}
+        return facts | {"calls": self.calls, "total_s": self.total_s, "exposed_s": self.exposed_s}
 
 
 @dataclass(frozen=True)

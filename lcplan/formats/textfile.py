@@ -76,6 +76,15 @@ def read_text(path: str | Path) -> str:
         raise BadInputError(f"{path}: not a UTF-8 text file") from None
 
 
+def named_beside(name: str, file: str | Path) -> Path | None:
+    """Return the file that another file names: at this path from its folder, or by its last part in the folder; None: neither.
+
+    People share a configuration with the files that it names in one folder, whatever the paths were.
+    """
+    folder = Path(file).parent
+    return next((path for path in (folder / name, folder / Path(name).name) if path.is_file()), None)
+
+
 def read_yaml(path: str | Path) -> Any:
     """A user's YAML file as plain values; never runs or builds anything that the file names.
 

@@ -15,9 +15,7 @@ from lcplan.spec.hardware import HardwareSpec
 from planner.calibrate.figures import Fields, Findings, Judge
 from planner.calibrate.fit import Timing
 from planner.calibrate.run import Calibration
-from planner.explain.traffic import transfers
 from planner.inspect.profile.report import ProfileReport
-from planner.space.analysis import setting_of
 
 LEAST_SHARE = 0.01
 """Share of the step below which a part's time gives no rate: launches and rounding make most of it."""
@@ -89,11 +87,8 @@ class _Fit:
 
     def _call(self, op: str, rate: CollectiveRate) -> dict[str, Figure] | None:
         """Scale the bandwidth of one kind of collective by all of its time, hidden time included."""
-        profile, plan = self.report.profile, self.report
-        assert plan.run is not None
-        assert plan.candidate is not None
-        moved = transfers(setting_of(plan.run.request), plan.candidate)
-        expected = sum(one.transfer_s for one in moved if one.op == op)
+        profile = self.report.profile
+        expected = sum(one.transfer_s for one in self.report.transfers if one.op == op)
         each = [samples for (name, _), samples in profile.collective_samples_s.items() if name == op]
         timing = Timing(tuple(sum(step) for step in zip(*each, strict=True)))
         measured = timing.median_s if timing.samples else 0.0

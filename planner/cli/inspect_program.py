@@ -7,13 +7,12 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.formats.textfile import write_text
+from planner.cli.inspect_options import foreign
 from planner.cli.output import print_json, print_view
 from planner.fits.subject import Asked, read_subject
 from planner.inspect.part import parse_flags
 from planner.inspect.program import look
 from planner.measure.targets.toolchain import probe
-
-_OF_A_PART = ("kind", "shape", "sharding", "op", "axis", "sharding_mode", "collective_matmul", "scheme")
 
 
 def show_program(options: dict[str, Any]) -> int:
@@ -26,10 +25,9 @@ def show_program(options: dict[str, Any]) -> int:
     StageFailedError
         The compile failed, or a file cannot be written.
     """
-    given = [name for name in _OF_A_PART if options[name]]
+    given = [*filter(None, [options["kind"]]), *foreign(options, "step")]
     if given:
-        shown = ", ".join(f"--{name.replace('_', '-')}" if name != "kind" else str(options[name]) for name in given)
-        raise BadInputError(f"{shown}: for `inspect part`; {options['what']} has its own step")
+        raise BadInputError(f"{', '.join(given)}: for `inspect part`; {options['what']} has its own step")
     names = ("hw", "step", "seq", "global_batch", "devices", "knob")
     asked = Asked(Path(options["what"]), mesh=options["mesh"] or None, **{name: options[name] for name in names})
     subject = read_subject(asked)

@@ -161,7 +161,7 @@ def compare(run: Run, *, first: Strategy, second: Strategy) -> Comparison:
 
 def _candidate(run: Run, strategy: Strategy | None) -> Candidate:
     if strategy is None:
-        found = run.winner or next(iter(run.shown), None)
+        found = run.chosen
         if found is None:
             from lcplan.formats.errors import BadInputError
 

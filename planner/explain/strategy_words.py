@@ -89,7 +89,7 @@ def _made(run: Run, mesh: Mesh, *, fields: dict[str, Any]) -> Strategy:
     followed = [name for name in ("microbatches", "loss_chunk_tokens") if request.workload.kind in KNOBS[name].workloads]
     sizes = {name: options[name][-1] for name in followed}
     sizes["segment"] = segment_choices(request, mesh.devices, mesh.tensor)[0]
-    base: dict[str, Any] = (run.winner or run.shown[0]).strategy.model_dump() if run.shown else {}
+    base: dict[str, Any] = run.chosen.strategy.model_dump() if run.chosen else {}
     base.setdefault("backend", run.backends[0])
     own = {name: value for name, value in fields.items() if name in STEP_KNOBS}
     if "sampling" in base:

@@ -87,7 +87,7 @@ class PlanSubject:
 
     def footprint(self, toolchain: Toolchain | None) -> Footprint:
         """The footprint under a toolchain; None: of the kept compile where there is one, else under this Python's."""
-        winner = self.run.winner or next(iter(self.run.shown), None)
+        winner = self.run.chosen
         if winner is None:
             raise BadInputError(f"{self.name}: nothing was found in this run; there is no step to compile")
         request = self.run.request.model_copy(update={"hardware": self.hardware, "budget_bytes": self.budget_bytes})

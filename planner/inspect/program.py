@@ -59,9 +59,7 @@ class Looked:
             "time_s": dict(time.parts) if time is not None else {},
             "kernels": [vars(one) for one in self.kernels],
             "collectives": [
-                {"op": one.message.op, "axis": one.message.axis, "bytes": one.message.bytes, "calls": one.calls}
-                | {"level": "network" if one.message.crosses > 1 else "domain"}
-                | {"total_s": one.total_s, "exposed_s": one.exposed_s}
+                one.to_json() | {"level": "network" if one.message.crosses > 1 else "domain"}
                 for one in (time.messages if time is not None else ())
             ],
         }
@@ -114,7 +112,7 @@ def _of_step(subject: StepSubject, flags: Flags, toolchain: Toolchain, text: boo
 
 def _of_plan(subject: PlanSubject, flags: Flags, toolchain: Toolchain, text: bool) -> Looked:
     request = subject.run.request.model_copy(update={"hardware": subject.hardware})
-    winner = subject.run.winner or next(iter(subject.run.shown), None)
+    winner = subject.run.chosen
     if winner is None:
         raise BadInputError(f"{subject.name}: nothing was found in this run; there is no step to compile")
     jobs = planned(request).programs(request, winner.strategy)

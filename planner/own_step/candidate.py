@@ -98,11 +98,7 @@ class StepCandidate:
             "allowance_bytes": self.allowance_bytes,
             "fits": compiled.fits,
             "time_s": dict(time.parts),
-            "collectives": [
-                {"op": one.message.op, "axis": one.message.axis, "bytes": one.message.bytes, "calls": one.calls}
-                | {"total_s": one.total_s, "exposed_s": one.exposed_s}
-                for one in time.messages
-            ],
+            "collectives": [one.to_json() for one in time.messages],
         }
 
     def _best(self) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lcplan.evidence.execution import StepCompiled
+from lcplan.evidence.step_plan import KIND
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.own_step import StepStrategy
 from planner.measure.engines.interface import Engine
@@ -109,7 +110,7 @@ class StepResult:
         over = sum(one.usable and not one.fits for one in self.candidates)
         return {
             "schema_version": SCHEMA_VERSION,
-            "kind": "own-step",
+            "kind": KIND,
             "request": self.request.to_json() | {"step_digest": self.digest},
             "space": {
                 "enumerated": self.points.enumerated,

@@ -72,6 +72,11 @@ class Run:
         return self.candidates or ((self.nearest_miss,) if self.nearest_miss is not None else ())
 
     @property
+    def chosen(self) -> Candidate | None:
+        """The winner, else the first that is shown; None: the run has no candidate."""
+        return self.winner or next(iter(self.shown), None)
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """Backends that the run's candidates have; the hardware's first backend for a run without candidates."""
         seen = {candidate.strategy.backend for candidate in self.candidates}

@@ -29,7 +29,7 @@ def _with(document, key, value):
 
 
 def _yaml(document, key, text):
-    """The document with ``section.key`` set to the YAML ``text``, as it stands in a file."""
+    """Write the document with ``section.key`` set to the YAML ``text``."""
     return yaml.safe_dump(_with(document, key, "HERE")).replace("HERE", text)
 
 

@@ -14,6 +14,7 @@ from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
 from planner.cli.commands.inspect_profile import show_profile
+from planner.cli.inspect_options import foreign
 from planner.cli.options import Several, Tokens, toolchain_option
 from planner.cli.output import print_json, print_view
 from planner.inspect.part import Bench, Variant, parse_flags
@@ -114,7 +115,7 @@ def _check_words(options: dict[str, Any]) -> None:
     Raises
     ------
     BadInputError
-        Another word than ``part``, an unknown kind, or an option that every part needs is missing.
+        Another word than ``part``, an unknown kind, or an option that is missing or that no part takes.
     """
     if options["what"] is None:
         raise BadInputError("inspect: give a plan, a step file, 'part KIND' or --profile DIR; see lcplan inspect --help")
@@ -125,9 +126,10 @@ def _check_words(options: dict[str, Any]) -> None:
         )
     if options["kind"] not in KINDS:
         raise BadInputError(f"inspect part {options['kind'] or ''}: the kind of part is one of {', '.join(KINDS)}")
+    problems = [f"{name}: a part does not take it" for name in foreign(options, "part")]
     missing = [f"--{name}: missing; every part needs it" for name in ("shape", "hw") if not options[name]]
-    if missing:
-        raise BadInputError(missing)
+    if problems or missing:
+        raise BadInputError([*problems, *missing])
 
 
 def _mesh(text: str, devices: int) -> Mesh:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
+from planner.cli.inspect_options import foreign
 from planner.cli.output import print_json, print_view
 
 
@@ -19,11 +20,11 @@ def show_profile(options: dict[str, Any]) -> int:
     """
     from planner.inspect.profile.report import report_of
 
-    foreign = [f"--{name.replace('_', '-')}: a profile does not take it" for name in _PART_OPTIONS if options[name]]
+    problems = [f"{name}: a profile does not take it" for name in foreign(options, "profile")]
     if options["kind"]:
-        foreign.append(f"{options['kind']!r}: a profile takes one plan or run")
-    if foreign:
-        raise BadInputError(foreign)
+        problems.append(f"{options['kind']!r}: a profile takes one plan or run")
+    if problems:
+        raise BadInputError(problems)
     plan = Path(options["what"]) if options["what"] else None
     report = report_of(Path(options["profile"]), plan=plan, program=options["program"])
     if options["output"] == "json":
@@ -33,18 +34,3 @@ def show_profile(options: dict[str, Any]) -> int:
 
         print_view(profile_view(report))
     return 0
-
-
-_PART_OPTIONS = (
-    "shape",
-    "sharding",
-    "op",
-    "axis",
-    "hw",
-    "mesh",
-    "sharding_mode",
-    "collective_matmul",
-    "scheme",
-    "flag",
-    "toolchain",
-)

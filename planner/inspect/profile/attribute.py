@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cost_models.parts.time import STEP_TIME
-from lcplan.strategy.scopes import RECOMPUTED
+from lcplan.strategy.scopes import ATTENTION, RECOMPUTED
 from planner.explain.traffic import Transfer
 from planner.inspect.profile.operation import Operation
 from planner.measure.hlo.groups import MeshView
@@ -36,7 +36,6 @@ class Names:
     mesh: MeshView | None = None
     transfers: Sequence[Transfer] = ()
     """Collectives of the plan by the cost model, most time first."""
-    _memo: dict[str, str] = field(default_factory=dict)
 
     def part(self, one: Operation) -> str:
         """Return the key of the part; empty for a container."""
@@ -66,7 +65,7 @@ class Names:
         op, axis = self.collective(one)
         found = [move.part for move in self.transfers if (move.op, move.axis) == (op, axis)]
         found = found or [move.part for move in self.transfers if move.axis == axis]
-        if "attention" in _words(one.path) and "comm_context" in found:
+        if ATTENTION in _words(one.path) and "comm_context" in found:
             return "comm_context"
         rest = [part for part in found if part != "comm_context"]
         return (rest or found or [COMMUNICATION])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,5 +221,5 @@ def _value(stat: Any, names: dict[int, str]) -> Any:
 
 def _run_at(runs: list[tuple[float, float, str]], moment: float) -> int:
     """Return the run that holds a moment; -1 between runs."""
-    place = int(np.searchsorted([start for start, _, _ in runs], moment + 1e-12, side="right")) - 1
+    place = bisect_right(runs, moment + 1e-12, key=lambda run: run[0]) - 1
     return place if place >= 0 and moment <= runs[place][1] else -1

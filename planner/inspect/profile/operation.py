@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from functools import cached_property
 from typing import Any, Literal, get_args
-
-import numpy as np
 
 from lcplan.spec.collective import Op
 from planner.inspect.profile.messages import message_class
-from planner.measure.hlo.groups import Groups
+from planner.measure.hlo.groups import Groups, iota_groups
 
 Kind = Literal["product", "attention", "memory", "collective", "transfer", "container", "unknown"]
 """The work of an operation. ``transfer``: over the link to the host. ``container``: a loop, a branch or a call, whose own
@@ -140,9 +138,11 @@ class _Reader:
         """Return the instruction that began the operation of a ``-done``."""
         if not one.opcode.endswith("-done") or not one.operand_ids:
             return None
-        wanted = one.operand_ids[0]
-        every = (part for place in self.computations.values() for part in place.instructions)
-        return next((part for part in every if part.id == wanted), None)
+        return self._by_id.get(one.operand_ids[0])
+
+    @cached_property
+    def _by_id(self) -> dict[int, Any]:
+        return {part.id: part for place in self.computations.values() for part in place.instructions}
 
 
 def _is_product(part: Any) -> bool:
@@ -167,14 +167,7 @@ def _members(inside: list[Any]) -> tuple[Groups, Groups]:
         groups = tuple(tuple(group.replica_ids) for group in listed)
         iota = part.collective_device_list.iota
         if not groups and iota.num_devices_per_group:
-            groups = _iota_groups(iota)
+            groups = iota_groups(iota.reshape_dims, iota.transpose_perm, width=iota.num_devices_per_group)
         if groups or pairs:
             return groups, pairs
     return (), ()
-
-
-def _iota_groups(iota: Any) -> Groups:
-    """Return XLA's compact form: 0..n-1 in a shape whose dims are put in another order, a row for each group."""
-    dims = list(iota.reshape_dims)
-    flat = np.arange(prod(dims)).reshape(dims).transpose(list(iota.transpose_perm) or None)
-    return tuple(tuple(int(one) for one in row) for row in flat.reshape(-1, int(iota.num_devices_per_group)))

@@ -11,7 +11,7 @@ from cost_models.parts.part import TimeKind
 from cost_models.parts.time import STEP_TIME
 from lcplan.formats.errors import BadInputError
 from planner.candidates.candidate import Candidate
-from planner.explain.traffic import transfers
+from planner.explain.traffic import Transfer, transfers
 from planner.inspect.profile.attribute import COMMUNICATION, TRANSFERS, UNNAMED, Names
 from planner.inspect.profile.events import Program, profile_files, read_programs
 from planner.inspect.profile.step_profile import StepProfile, profile_of
@@ -48,6 +48,8 @@ class ProfileReport:
     """Programs of the profile that were left out."""
     run: Run | None = None
     candidate: Candidate | None = None
+    transfers: tuple[Transfer, ...] = ()
+    """The plan's collectives by the cost model."""
 
     @property
     def predicted_s(self) -> float | None:
@@ -121,14 +123,15 @@ def report_of(profile: Path, *, plan: Path | None = None, program: str | None = 
     if plan is None:
         return ProfileReport(files, profile_of(chosen, Names()), others)
     run = read_run(plan)
-    if not run.shown:
+    candidate = run.chosen
+    if candidate is None:
         raise BadInputError(f"{plan}: the run has no plan to compare with")
-    candidate = run.winner or run.shown[0]
     strategy = candidate.strategy
     mesh = MeshView(strategy.axis_order, tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order))
-    found = profile_of(chosen, Names(mesh, transfers(setting_of(run.request), candidate)))
+    moved = transfers(setting_of(run.request), candidate)
+    found = profile_of(chosen, Names(mesh, moved))
     _check_devices(found, candidate, plan=plan)
-    return ProfileReport(files, found, others, run, candidate)
+    return ProfileReport(files, found, others, run, candidate, moved)
 
 
 def _chosen(programs: tuple[Program, ...], name: str | None, *, where: str) -> Program:

@@ -149,6 +149,19 @@ class _Profiled:
     def _collective_names(self) -> list[tuple[str, str]]:
         return sorted({self.names.collective(one) for one in self.program.operations if one.kind == "collective"})
 
+    @cached_property
+    def _parts(self) -> NDArray[np.int64]:
+        """Number of each operation's part; -1: none."""
+        place = {key: number for number, key in enumerate(self._part_names)}
+        return np.array([place.get(part, -1) for part in self._part_of], dtype=np.int64)
+
+    @cached_property
+    def _classes(self) -> NDArray[np.int64]:
+        """Number of each operation's kind of collective, from one; 0: another operation."""
+        place = {key: number for number, key in enumerate(self._collective_names, 1)}
+        of = self.names.collective
+        return np.array([place[of(one)] if one.kind == "collective" else 0 for one in self.program.operations], dtype=np.int64)
+
     def _steps(self, device: DeviceEvents) -> list[_Step]:
         keep = np.array([one.kind != "container" for one in self.program.operations])[device.operation]
         spans = np.stack([device.start_s, device.end_s], axis=1)
@@ -161,18 +174,13 @@ class _Profiled:
     def _step(
         self, device: DeviceEvents, spans: NDArray[np.float64], operations: NDArray[np.int64], *, window: tuple[float, float]
     ) -> _Step:
-        place = {key: number for number, key in enumerate(self._part_names)}
-        parts = np.array([place.get(part, -1) for part in self._part_of])[operations]
         ranks = [rank_of(key) for key in self._part_names]
-        kinds = {key: number + 1 for number, key in enumerate(self._collective_names)}
-        classes = np.array(
-            [kinds[self.names.collective(one)] if one.kind == "collective" else 0 for one in self.program.operations]
-        )[operations]
+        collectives = [0, *(1 for _ in self._collective_names)]
         return _Step(
             device=device.device,
             length_s=window[1] - window[0],
-            parts=busy_time(spans, parts, ranks=ranks, window=window),
-            collectives=busy_time(spans, classes, ranks=[0, *(1 for _ in kinds)], window=window),
+            parts=busy_time(spans, self._parts[operations], ranks=ranks, window=window),
+            collectives=busy_time(spans, self._classes[operations], ranks=collectives, window=window),
             events=operations,
             durations_s=spans[:, 1] - spans[:, 0],
         )

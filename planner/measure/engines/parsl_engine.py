@@ -79,7 +79,7 @@ class Parsl(FuturesEngine):
     def close(self) -> None:
         """End the blocks that this search submitted."""
         lost = [one for one in self._kernel.executors.values() if _interchange_ended(one)]
-        for executor in lost:  # the shutdown would wait for ever for what has ended
+        for executor in lost:  # the shutdown would otherwise wait for an executor that has ended
             blocks = list(getattr(executor, "blocks_to_job_id", {}).values())
             _within(ANSWER_S, partial(executor.provider.cancel, blocks))
         if lost:

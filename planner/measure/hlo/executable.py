@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from lcplan.evidence.measurement import Schedule
 from lcplan.formats.frozen import Frozen
@@ -13,13 +13,12 @@ from lcplan.spec.collective import CollectiveUse, Op
 from planner.measure.hlo.groups import Groups, Level, MeshView, replica_groups, source_target_pairs
 from planner.measure.hlo.loops import trip_count
 from planner.measure.hlo.megascale import transfer
-from planner.measure.hlo.schedule import read_schedule
+from planner.measure.hlo.schedule import COLLECTIVE_OPS, read_schedule
 from planner.measure.hlo.text import Computation, Instruction, Module, parse_module, shape_bytes
 
 Kind = Literal["gpu", "rocm", "tpu", "cpu"]
 """``gpu`` is one of NVIDIA's."""
 _ALIASES = {"collective-broadcast": "broadcast"}
-COLLECTIVE_OPS = {*get_args(Op), *_ALIASES} - {"broadcast"}
 CALLERS = {"fusion", "async-start", "call", "custom-call"}
 _RANKED_WITH_CHANNEL = {"all-gather", "all-reduce", "reduce-scatter"}
 """Ops whose groups list replicas, not devices, where there is a channel but no ``use_global_device_ids``."""
@@ -127,11 +126,8 @@ class CollectiveWalk:
         return Counter({key: calls * trips for key, calls in inside.items()})
 
     def _branches(self, conditional: Instruction) -> Counter[_Key]:
-        names = conditional.called("branch_computations") or tuple(
-            name for key in ("true_computation", "false_computation") if (name := conditional.attribute(key))
-        )
         most: Counter[_Key] = Counter()
-        for name in names:
+        for name in conditional.branches:
             most |= self.calls(name)
         return most
 

@@ -38,10 +38,17 @@ def _rows(flat: Sequence[int], width: int) -> Groups:
     return tuple(tuple(flat[i : i + width]) for i in range(0, len(flat), width))
 
 
+def iota_groups(sizes: Sequence[int], order: Sequence[int], *, width: int) -> Groups:
+    """XLA's compact form: 0..n-1 in the shape ``sizes``, dims put in ``order`` (empty: as they are), a group of each ``width``.
+
+    >>> iota_groups((2, 2), (1, 0), width=2)
+    ((0, 2), (1, 3))
+    """
+    return _rows(_transposed(sizes, order or range(len(sizes))), width)
+
+
 def _iota(match: re.Match[str]) -> Groups:
-    shape, sizes = _numbers(match[1]), _numbers(match[2])
-    order = _numbers(match[3]) if match[3] else range(len(sizes))
-    return _rows(_transposed(sizes, order), shape[-1])
+    return iota_groups(_numbers(match[2]), _numbers(match[3] or ""), width=_numbers(match[1])[-1])
 
 
 def _device_ids(text: str) -> Sequence[int]:

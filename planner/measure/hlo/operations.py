@@ -9,9 +9,10 @@ from itertools import pairwise
 
 from lcplan.evidence.execution import Branch, Done, Execution, Item, Kernel, Loop, Message
 from planner.measure.hlo.attention import attention_kernel
-from planner.measure.hlo.executable import COLLECTIVE_OPS, CollectiveWalk, callees, continues
+from planner.measure.hlo.executable import CollectiveWalk, callees, continues
 from planner.measure.hlo.groups import Groups, MeshView, source_target_pairs
 from planner.measure.hlo.loops import trip_count
+from planner.measure.hlo.schedule import ASYNC_FUSION, ASYNC_FUSION_DONE, COLLECTIVE_OPS
 from planner.measure.hlo.text import Computation, Instruction, Module
 from planner.measure.hlo.work import fused_products, main_bytes, product_flop, traffic
 
@@ -20,7 +21,6 @@ _FREE = {
     "opt-barrier", "add-dependency", "optimization-barrier", "get-dimension-size", "iota-done", "recv", "recv-done", "send",
     "send-done", "copy-done", "rng-get-and-update-state",
 }  # fmt: skip
-_ASYNC_FUSION, _ASYNC_FUSION_DONE = "async-collective-start", "async-collective-done"
 _HOST = re.compile(r"S\(5\)")
 _NO_WORK = re.compile(
     r'custom_call_target="(Sharding|AllocateBuffer|AssumeGatherIndicesInBound|.*[Pp]in|MoveTo\w*|annotate\w*|ShardBarrier\w*)"'
@@ -41,7 +41,6 @@ class _Reader:
     walk: CollectiveWalk
     unknown: dict[str, int] = field(default_factory=dict)
     _numbers: int = 0
-    _inside: frozenset[str] = frozenset()
 
     def items(self, name: str) -> Iterator[Item]:
         """Items of one computation; equal kernels between two other items are one item with their count."""
@@ -61,15 +60,15 @@ class _Reader:
 
     def _of(self, place: Computation, one: Instruction, begun: dict[str, int]) -> Iterator[Item]:
         opcode = one.opcode
-        if opcode.endswith("-done") or one.name.startswith(_ASYNC_FUSION_DONE):
+        if opcode.endswith("-done") or one.name.startswith(ASYNC_FUSION_DONE):
             yield from self._ended(one, begun)
         elif opcode.removesuffix("-start") in COLLECTIVE_OPS:
             yield from self._message(place, one, begun, asynchronous=opcode.endswith("-start"))
         elif opcode == "while":
             yield from self._loop(place, one)
         elif opcode == "conditional":
-            yield Branch(bodies=tuple(tuple(self.items(name)) for name in _branches(one)))
-        elif opcode == "fusion" and one.name.startswith(_ASYNC_FUSION):
+            yield Branch(bodies=tuple(tuple(self.items(name)) for name in one.branches))
+        elif opcode == "fusion" and one.name.startswith(ASYNC_FUSION):
             yield from self._fused_message(one, begun)
         elif opcode in ("call", "async-start"):
             for name in callees(one):
@@ -78,8 +77,8 @@ class _Reader:
             yield from self._kernel(place, one)
 
     def _ended(self, one: Instruction, begun: dict[str, int]) -> Iterator[Item]:
-        if one.name.startswith(_ASYNC_FUSION_DONE):
-            names = [name for name in begun if name.startswith(_ASYNC_FUSION)][:1]
+        if one.name.startswith(ASYNC_FUSION_DONE):
+            names = [name for name in begun if name.startswith(ASYNC_FUSION)][:1]
         else:
             names = [name for name in one.operands if name in begun]
         yield from (Done(number=begun.pop(name)) for name in names)
@@ -170,7 +169,7 @@ class _Reader:
             size = main_bytes(source.shape) or main_bytes(re.sub(r"S\(5\)", "", source.shape))
             yield Kernel(kind="host", name="copy to or from the host", bytes=float(size))
         elif source is not None:
-            yield Kernel(kind="memory", name="copy", bytes=float(main_bytes(source.shape) + 0))
+            yield Kernel(kind="memory", name="copy", bytes=float(main_bytes(source.shape)))
 
 
 def _counted(kernels: dict[Kernel, int]) -> Iterator[Item]:
@@ -179,12 +178,6 @@ def _counted(kernels: dict[Kernel, int]) -> Iterator[Item]:
 
 def _short(name: str) -> str:
     return name if len(name) <= 60 else name[:57] + ".."
-
-
-def _branches(one: Instruction) -> tuple[str, ...]:
-    return one.called("branch_computations") or tuple(
-        name for key in ("true_computation", "false_computation") if (name := one.attribute(key))
-    )
 
 
 def _lines(pairs: Groups, mesh: MeshView) -> Groups:

@@ -9,9 +9,10 @@ from lcplan.evidence.measurement import Schedule
 from lcplan.spec.collective import Op
 from planner.measure.hlo.text import Computation, Instruction, Module
 
-_OPS = {*get_args(Op), "collective-broadcast"} - {"broadcast"}
+COLLECTIVE_OPS = {*get_args(Op), "collective-broadcast"} - {"broadcast"}
+"""Opcodes of collectives; HLO's own ``broadcast`` only repeats a value on its device."""
 _COMPUTE = {"fusion", "custom-call", "dot", "convolution", "while", "conditional", "call", "scatter", "sort"}
-_ASYNC_FUSION, _ASYNC_FUSION_DONE = "async-collective-start", "async-collective-done"
+ASYNC_FUSION, ASYNC_FUSION_DONE = "async-collective-start", "async-collective-done"
 """libtpu's names for the fusions that begin and end a collective which other fusions carry on."""
 
 
@@ -41,16 +42,16 @@ def _pairs(place: Computation) -> Iterator[Sequence[Instruction]]:
 
 def _done_of(start: Instruction, later: Sequence[Instruction]) -> int | None:
     """How many instructions later the collective that ``start`` begins is done; None where it begins none."""
-    if start.opcode == "fusion" and start.name.startswith(_ASYNC_FUSION):
-        return next((i for i, one in enumerate(later) if one.name.startswith(_ASYNC_FUSION_DONE)), None)
-    if start.opcode.removesuffix("-start") not in _OPS or not start.opcode.endswith("-start"):
+    if start.opcode == "fusion" and start.name.startswith(ASYNC_FUSION):
+        return next((i for i, one in enumerate(later) if one.name.startswith(ASYNC_FUSION_DONE)), None)
+    if start.opcode.removesuffix("-start") not in COLLECTIVE_OPS or not start.opcode.endswith("-start"):
         return None
     return next((i for i, one in enumerate(later) if one.opcode.endswith("-done") and start.name in one.operands), None)
 
 
 def _computes(instruction: Instruction) -> bool:
-    return instruction.opcode in _COMPUTE and not instruction.name.startswith((_ASYNC_FUSION, _ASYNC_FUSION_DONE))
+    return instruction.opcode in _COMPUTE and not instruction.name.startswith((ASYNC_FUSION, ASYNC_FUSION_DONE))
 
 
 def _combined(instruction: Instruction) -> bool:
-    return instruction.opcode.removesuffix("-start") in _OPS and len(instruction.operands) > 1
+    return instruction.opcode.removesuffix("-start") in COLLECTIVE_OPS and len(instruction.operands) > 1

@@ -57,6 +57,12 @@ class Instruction:
         match = re.search(rf"(?:^|[ ,]){key}={{([^}}]*)}}", self.attributes)
         return tuple(name.strip().lstrip("%") for name in match[1].split(",")) if match and match[1] else ()
 
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """The computations of a conditional, in both of XLA's forms."""
+        names = (self.attribute(key) for key in ("true_computation", "false_computation"))
+        return self.called("branch_computations") or tuple(name for name in names if name)
+
 
 @dataclass
 class Computation:

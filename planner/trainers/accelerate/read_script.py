@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
-from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
+from lcplan.formats.textfile import named_beside, parse_yaml, read_text, read_yaml
 from planner.shell.trainer_words import trainer_words, unread
 
 _SECTIONS = {"fsdp_": "fsdp_config", "parallelism_config_": "parallelism_config"}
@@ -52,8 +51,7 @@ def _is_option(word: str) -> bool:
 
 
 def _beside(file: str, name: str) -> dict[str, Any]:
-    folder = Path(file).parent
-    found = next((path for path in (folder / name, folder / Path(name).name) if path.is_file()), None)
+    found = named_beside(name, file)
     data = read_yaml(found) if found is not None else None
     if not isinstance(data, dict):
         raise BadInputError(f"{file}: {name} of accelerate launch is not in its folder; put it there")

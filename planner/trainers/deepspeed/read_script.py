@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
-from lcplan.formats.textfile import read_json, read_text
+from lcplan.formats.textfile import named_beside, read_json, read_text
 from planner.shell.trainer_words import trainer_words, unread
 
 _OPTIONS = ("--deepspeed", "--deepspeed_config", "--deepspeed-config")
@@ -33,8 +32,7 @@ def file_of_script(file: str, devices: int | None) -> tuple[Any, int | None]:
         named = value if equals else known.text
     if named is None:
         raise BadInputError(f"{file}: no --deepspeed or --deepspeed_config with a JSON in it")
-    folder = Path(file).parent
-    found = next((path for path in (folder / named, folder / Path(named).name) if path.is_file()), None)
+    found = named_beside(named, file)
     if found is None:
         raise BadInputError(f"{file}: {named} is not in its folder; put it there")
     return read_json(found), devices or script.launch.devices

@@ -10,7 +10,7 @@ from typing import Any
 from lcplan import catalog
 from lcplan.catalog.hub_names import hub_model
 from lcplan.formats.errors import BadInputError
-from lcplan.formats.textfile import read_json
+from lcplan.formats.textfile import named_beside, read_json
 from lcplan.spec.model import ModelSpec
 from planner.trainers.accelerate.read import imported as read_accelerate
 from planner.trainers.common.imported import Imported, whole
@@ -176,9 +176,8 @@ def deepspeed_file(value: Any, *, file: str) -> dict[str, Any]:
     """
     if isinstance(value, dict):
         return value
-    folder = Path(file).parent
-    tried = (Path(str(value)), folder / str(value), folder / Path(str(value)).name)
-    found = next((path for path in tried if path.is_file()), None)
+    path = Path(str(value))
+    found = path if path.is_file() else named_beside(str(value), file)
     if found is None:
         raise BadInputError(f"{file}: deepspeed: {value!s:.100} is not there; put that JSON into the folder of {file}")
     data = read_json(found)

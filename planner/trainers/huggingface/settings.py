@@ -9,7 +9,7 @@ from typing import Any
 
 from lcplan.formats.booleans import unquoted
 from lcplan.formats.errors import BadInputError
-from lcplan.formats.textfile import parse_yaml, read_text, read_yaml
+from lcplan.formats.textfile import named_beside, parse_yaml, read_text, read_yaml
 from planner.shell.script import Word
 from planner.shell.trainer_words import TrainerWords, launched, trainer_words, unread
 from planner.trainers.common.known_keys import known_keys, roles_of
@@ -81,10 +81,8 @@ def _words(script: TrainerWords, file: Path, front_end: str) -> tuple[dict[str, 
             found.pop(name, None)
         elif Path(word.text).suffix in _YAML and name in (None, "config"):
             found.pop("config", None)
-            beside = file.parent / word.text
-            if not beside.is_file():
-                beside = file.parent / Path(word.text).name
-            if not beside.is_file():
+            beside = named_beside(word.text, file)
+            if beside is None:
                 raise BadInputError(f"{file}: {word.text} is not in its folder; put it there, or give it as the file")
             under = _mapping(beside, front_end)
         elif name is not None and found.get(name) is True:
@@ -102,7 +100,7 @@ def _launcher(script: TrainerWords, file: Path) -> Mapping[str, Any] | None:
         name, equals, value = text.partition("=")
         if name in ("--config_file", "--config-file"):
             path = value if equals else texts[index + 1] if index + 1 < len(texts) else ""
-            beside = next((one for one in (file.parent / path, file.parent / Path(path).name) if one.is_file()), None)
+            beside = named_beside(path, file)
             if beside is None:
                 raise BadInputError(f"{file}: {path} of accelerate launch is not in its folder; put it there")
             data = read_yaml(beside)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from planner.validate.scoring.rankings import CLOSE, SPEEDS
+from planner.validate.scoring.rankings import CLOSE, SPEEDS, relative_times
 from planner.validate.scoring.row_result import RowResult
 from planner.validate.sources.table import Quantity, Row
 
@@ -68,19 +68,8 @@ def _layout(row: Row) -> str:
 
 
 def _order(quantity: Quantity, members: list[tuple[str, RowResult]], *, noise: float) -> MeshOrder:
-    measured, predicted = (_best(quantity, members, side=side) for side in ("measured", "predicted"))
+    measured, predicted = (relative_times(quantity, members, side=side) for side in ("measured", "predicted"))
     apart = [(a, b) for a, b in combinations(measured, 2) if abs(measured[a] / measured[b] - 1.0) > noise]
     ratios = [predicted[a] / predicted[b] if measured[a] < measured[b] else predicted[b] / predicted[a] for a, b in apart]
     ordered, close = (sum(ratio < limit for ratio in ratios) for limit in (1.0, CLOSE))
     return MeshOrder(quantity, tuple(result.id for _, result in members), measured, predicted, len(apart), ordered, close)
-
-
-def _best(quantity: Quantity, members: list[tuple[str, RowResult]], *, side: str) -> dict[str, float]:
-    """Time of each layout's best row on one side, over the best of all."""
-    times: dict[str, float] = {}
-    for layout, result in members:
-        value = float((result.measured if side == "measured" else result.predicted)[quantity])
-        time = value if quantity == "step_s" else 1.0 / value
-        times[layout] = min(time, times.get(layout, time))
-    best = min(times.values())
-    return {layout: time / best for layout, time in times.items()}

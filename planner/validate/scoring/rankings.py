@@ -85,16 +85,16 @@ def _scheme(row: Row) -> str | None:
 
 
 def _compare(quantity: Quantity, members: list[tuple[str, RowResult]]) -> Comparison:
-    sides = {side: _relative(quantity, members, side=side) for side in ("measured", "predicted")}
+    sides = {side: relative_times(quantity, members, side=side) for side in ("measured", "predicted")}
     return Comparison(quantity, tuple(result.id for _, result in members), sides["measured"], sides["predicted"])
 
 
-def _relative(quantity: Quantity, members: list[tuple[str, RowResult]], *, side: str) -> dict[str, float]:
-    """Time of each scheme's best row on one side, over the best of all."""
+def relative_times(quantity: Quantity, members: list[tuple[str, RowResult]], *, side: str) -> dict[str, float]:
+    """Time of the best row of each name on one side, over the best of all; a name is that of a scheme or a layout."""
     times: dict[str, float] = {}
-    for scheme, result in members:
+    for name, result in members:
         value = float((result.measured if side == "measured" else result.predicted)[quantity])
         time = value if quantity == "step_s" else 1.0 / value
-        times[scheme] = min(time, times.get(scheme, time))
+        times[name] = min(time, times.get(name, time))
     best = min(times.values())
-    return {scheme: time / best for scheme, time in times.items()}
+    return {name: time / best for name, time in times.items()}
