@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.inputs.layout import Bools, Floats, Layout
 
 
-def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: float) -> Floats:
+def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: Floats | float) -> Floats:
     """Return the exposed time of a reduction with one bucket per layer.
 
     ``max(t - b (1 - 1/L), t / L)``: every bucket except the last layer's can overlap the remaining layers.

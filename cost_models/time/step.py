@@ -196,7 +196,11 @@ class StepTime(StepWork):
             return total
         kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
         backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
-        return behind_backward_seconds(total, backward, layers=float(sum(kind.layout.setting.model.layers for kind in kinds)))
+        buckets = float(sum(kind.layout.setting.model.layers for kind in kinds))
+        if bucket := self.layout.setting.program.gradient_bucket:
+            model = kinds[0].layout.setting.model
+            buckets = np.maximum(model.parameters / self.layout.state_shards / bucket, 1.0)
+        return behind_backward_seconds(total, backward, layers=buckets)
 
     @cached_property
     def _hidden(self) -> Floats:
