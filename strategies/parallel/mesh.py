@@ -21,6 +21,7 @@ EXPERT_STATE_AXES = ("fsdp", "context")
 TENSOR = "tensor"
 CONTEXT = "context"
 EXPERT = "expert"
+PIPE = "pipe"
 
 
 def axis_sizes(strategy: Strategy) -> dict[str, int]:
