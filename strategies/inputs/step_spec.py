@@ -77,6 +77,11 @@ class StepSpec:
         return self.strategy.mesh.pipe > 1
 
     @property
+    def stages(self) -> int:
+        """Virtual stages of the pipeline; 1 without one."""
+        return self.strategy.mesh.pipe * self.strategy.virtual_stages if self.piped else 1
+
+    @property
     def kv_replicated(self) -> bool:
         """Whether tensor ranks outnumber the KV heads, so that ``tensor / K`` neighbours share one."""
         return self.strategy.mesh.tensor > self.model.kv_heads

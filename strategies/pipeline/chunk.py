@@ -22,10 +22,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.layer_loops import loops
+from strategies.parallel.mesh import PIPE
+from strategies.parallel.ranks import axis_index, axis_size
 from strategies.parallel.remat import remat
 from strategies.schemes.documents import TokenFacts
 
 Layer = Callable[[nnx.State, Array, TokenFacts], tuple[Array, Array | None]]
+HOST = jax.memory.Space.Host
 Stash = tuple[tuple[Array, ...], ...]
 """Saved tensors by place in the period: ``[slots, iterations of a chunk, ...]`` each."""
 
@@ -47,6 +50,8 @@ class Stage:
     layers: tuple[Layer, ...]
     weights: tuple[nnx.State, ...]
     chunks: int
+    filled: int
+    """Iterations of all stages together that have layers; the others pass their input on."""
 
     @classmethod
     def of(cls, spec: StepSpec, layers: Any) -> Stage:
@@ -54,7 +59,8 @@ class Stage:
         (loop,) = loops(spec)
         period = [layers] if len(loop.period) == 1 else layers[0]
         graphs, weights = zip(*(nnx.split(layer) for layer in period), strict=True)
-        return cls(tuple(remat(partial(_apply, graph), loop.policy) for graph in graphs), weights, spec.strategy.virtual_stages)
+        own = tuple(remat(partial(_apply, graph), loop.policy) for graph in graphs)
+        return cls(own, weights, spec.strategy.virtual_stages, spec.model.layers // len(loop.period))
 
     @property
     def iterations(self) -> int:
@@ -62,22 +68,23 @@ class Stage:
         return int(jax.tree.leaves(self.weights)[0].shape[0]) // self.chunks
 
     def stash(self, slots: int, x_RD: jax.ShapeDtypeStruct, facts: TokenFacts) -> Stash:
-
         """Empty slots."""
-        shapes = jax.eval_shape(lambda x: self._saved(self._at(jnp.int32(0)), x, facts), x_RD)
-        return jax.tree.map(lambda leaf: jnp.zeros((slots, self.iterations, *leaf.shape), leaf.dtype), shapes)
+        traced, shapes = jax.make_jaxpr(lambda x: self._saved(self._at(jnp.int32(0)), x, facts), return_shape=True)(x_RD)
+        made = [_empty((slots, self.iterations, *leaf.shape), leaf) for leaf in traced.out_avals]
+        return jax.tree.unflatten(jax.tree.structure(shapes), made)
 
     def forward(self, x_RD: Float[Array, "R D"], stash: Stash, visit: Visit) -> tuple[Array, Stash, Array | None]:
         """The output of a chunk, the stash with what its backward pass needs, and the rows that experts dropped."""
 
         def iteration(carry: tuple[Array, Stash], index: Array) -> tuple[tuple[Array, Stash], Array | None]:
-            x_RD, stash = carry
+            (x_RD, stash), filled = carry, self._filled(visit, index)
             counts, new = [], []
             for layer, own, slots in zip(self.layers, self._at(self._place(visit, index)), stash, strict=True):
-                x_RD, saved, count = _with_saved(layer, own, x_RD, visit.facts)
+                y_RD, saved, count = _with_saved(layer, own, x_RD, visit.facts)
                 new.append(tuple(_put(slot, x, (visit.slot, index)) for slot, x in zip(slots, saved, strict=True)))
+                x_RD = _where(filled, y_RD, x_RD)
                 counts.append(count)
-            found = [count for count in counts if count is not None]
+            found = [_where(filled, count, 0.0) for count in counts if count is not None]
             return (x_RD, tuple(new)), sum(found[1:], found[0]) if found else None
 
         (y_RD, stash), counts = lax.scan(iteration, (x_RD, stash), jnp.arange(self.iterations))
@@ -89,12 +96,14 @@ class Stage:
         """The gradient of a chunk's input, and the sums of gradients with those of its weights."""
 
         def iteration(carry: Any, index: Array) -> tuple[Any, None]:
-            dy_RD, sums = carry
+            (dy_RD, sums), filled = carry, self._filled(visit, index)
             place, new = self._place(visit, index), list(sums)
+            busy = visit.busy if filled is None else visit.busy & filled
             for j, own in reversed(list(enumerate(self._at(place)))):
                 saved = [_get(slot, (visit.slot, index)) for slot in stash[j]]
-                down, dy_RD = _derivative(self.layers[j], own, saved, dy_RD, visit.facts)
-                new[j] = jax.tree.map(partial(_added, place=place, busy=visit.busy), sums[j], down)
+                down, dx_RD = _derivative(self.layers[j], own, saved, dy_RD, visit.facts)
+                new[j] = jax.tree.map(partial(_added, place=place, busy=busy), sums[j], down)
+                dy_RD = _where(filled, dx_RD, dy_RD)
             return (dy_RD, tuple(new)), None
 
         dy_RD = jnp.where(visit.busy, dy_RD, jnp.zeros((), dy_RD.dtype))  # an idle stage has saved tensors of any kind
@@ -103,6 +112,13 @@ class Stage:
 
     def _place(self, visit: Visit, index: Array) -> Array:
         return visit.chunk * self.iterations + index
+
+    def _filled(self, visit: Visit, index: Array) -> Bool[Array, ""] | None:
+        """Whether an iteration has layers; None where all have."""
+        stages = self.chunks * axis_size(PIPE)
+        if self.filled == stages * self.iterations:
+            return None
+        return (visit.chunk * axis_size(PIPE) + axis_index(PIPE)) * self.iterations + index < self.filled
 
     def _at(self, place: Array) -> tuple[nnx.State, ...]:
         """Weights of one iteration."""
@@ -114,6 +130,10 @@ class Stage:
             x_RD, kept, _ = _with_saved(layer, own, x_RD, facts)
             saved.append(tuple(kept))
         return tuple(saved)
+
+
+def _where(filled: Bool[Array, ""] | None, new: Array, old: Any) -> Array:
+    return new if filled is None else jnp.where(filled, new, old)
 
 
 def _apply(graph: Any, own: nnx.State, x_RD: Array, facts: TokenFacts) -> tuple[Array, Array | None]:
@@ -154,6 +174,19 @@ def _derivative(
     kept = iter(saved)
     down, dx_RD = tree.unflatten([next(kept) if leaf is None else leaf for leaf in there])(dy_RD)
     return down, dx_RD
+
+
+def _empty(shape: tuple[int, ...], like: Any) -> Array:
+    """Zeros in the memory of an abstract array ``like``.
+
+    In the host's memory they are as ``lax.scan`` makes its outputs there (jax 0.10.1): zeros that are put there would be made
+    on the device first.
+    """
+    if like.memory_space != HOST:
+        return jnp.zeros(shape, like.dtype)
+    from jax._src.lax.lax import empty2
+
+    return lax.broadcast(empty2(like.dtype, memory_space=HOST), shape)
 
 
 def _put(slots: Array, x: Array, at: tuple[Array, Array]) -> Array:
