@@ -30,7 +30,8 @@ from strategies.schemes.documents import TokenFacts
 Layer = Callable[[nnx.State, Array, TokenFacts], tuple[Array, Array | None]]
 HOST = jax.memory.Space.Host
 Stash = tuple[tuple[Array, ...], ...]
-"""Saved tensors by place in the period: ``[slots, iterations of a chunk, ...]`` each."""
+"""Saved tensors by place in the period: ``[slots x iterations of a chunk, ...]`` each. One dim: libtpu moves slices to and
+from the host's memory along one only."""
 
 
 class Visit(NamedTuple):
@@ -70,7 +71,7 @@ class Stage:
     def stash(self, slots: int, x_RD: jax.ShapeDtypeStruct, facts: TokenFacts) -> Stash:
         """Empty slots."""
         traced, shapes = jax.make_jaxpr(lambda x: self._saved(self._at(jnp.int32(0)), x, facts), return_shape=True)(x_RD)
-        made = [_empty((slots, self.iterations, *leaf.shape), leaf) for leaf in traced.out_avals]
+        made = [_empty((slots * self.iterations, *leaf.shape), leaf) for leaf in traced.out_avals]
         return jax.tree.unflatten(jax.tree.structure(shapes), made)
 
     def forward(self, x_RD: Float[Array, "R D"], stash: Stash, visit: Visit) -> tuple[Array, Stash, Array | None]:
@@ -81,7 +82,9 @@ class Stage:
             counts, new = [], []
             for layer, own, slots in zip(self.layers, self._at(self._place(visit, index)), stash, strict=True):
                 y_RD, saved, count = _with_saved(layer, own, x_RD, visit.facts)
-                new.append(tuple(_put(slot, x, (visit.slot, index)) for slot, x in zip(slots, saved, strict=True)))
+                new.append(
+                    tuple(_put(all_, x, visit.slot * self.iterations + index) for all_, x in zip(slots, saved, strict=True))
+                )
                 x_RD = _where(filled, y_RD, x_RD)
                 counts.append(count)
             found = [_where(filled, count, 0.0) for count in counts if count is not None]
@@ -100,7 +103,7 @@ class Stage:
             place, new = self._place(visit, index), list(sums)
             busy = visit.busy if filled is None else visit.busy & filled
             for j, own in reversed(list(enumerate(self._at(place)))):
-                saved = [_get(slot, (visit.slot, index)) for slot in stash[j]]
+                saved = [_at(slots, visit.slot * self.iterations + index) for slots in stash[j]]
                 down, dx_RD = _derivative(self.layers[j], own, saved, dy_RD, visit.facts)
                 new[j] = jax.tree.map(partial(_added, place=place, busy=busy), sums[j], down)
                 dy_RD = _where(filled, dx_RD, dy_RD)
@@ -122,7 +125,7 @@ class Stage:
 
     def _at(self, place: Array) -> tuple[nnx.State, ...]:
         """Weights of one iteration."""
-        return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, place, keepdims=False), self.weights)
+        return jax.tree.map(partial(_at, place=place), self.weights)
 
     def _saved(self, weights: tuple[nnx.State, ...], x_RD: Array, facts: TokenFacts) -> Stash:
         saved = []
@@ -189,16 +192,14 @@ def _empty(shape: tuple[int, ...], like: Any) -> Array:
     return lax.broadcast(empty2(like.dtype, memory_space=HOST), shape)
 
 
-def _put(slots: Array, x: Array, at: tuple[Array, Array]) -> Array:
-    return lax.dynamic_update_slice(slots, x[None, None], (*at, *(0,) * x.ndim))
+def _put(slots: Array, x: Array, place: Array) -> Array:
+    return lax.dynamic_update_index_in_dim(slots, x, place, 0)
 
 
-def _get(slots: Array, at: tuple[Array, Array]) -> Array:
-    shape = slots.shape[2:]
-    return lax.dynamic_slice(slots, (*at, *(0,) * len(shape)), (1, 1, *shape)).reshape(shape)
+def _at(stacked: Array, place: Array) -> Array:
+    return lax.dynamic_index_in_dim(stacked, place, keepdims=False)
 
 
 def _added(total: Array, gradient: Array, *, place: Array, busy: Array) -> Array:
     """The sum in place; an idle stage adds nothing, whatever its derivative is."""
-    own = lax.dynamic_index_in_dim(total, place, keepdims=False)
-    return lax.dynamic_update_index_in_dim(total, own + jnp.where(busy, gradient, 0), place, 0)
+    return _put(total, _at(total, place) + jnp.where(busy, gradient, 0), place)

@@ -62,9 +62,7 @@ class Ends:
 
     def loss(self, outside: Parameters, y_rD: Float[Array, "r D"], microbatch: Int[Array, ""]) -> Float[Array, ""]:
         """The share of the mean loss of a stage's own rows."""
-        targets, policy = jax.tree.map(
-            lambda x: self._own(x[microbatch]), (self.parts.targets_BT, self.parts.policy)
-        )
+        targets, policy = jax.tree.map(lambda x: self._own(x[microbatch]), (self.parts.targets_BT, self.parts.policy))
         h_rD = rms_norm(y_rD, outside["norm"], eps=self.spec.model.norm_eps)
         head = outside["head" if "head" in outside else "embedding"]
         return vocabulary_loss(Hidden(h_rD, head), Targets(targets, self.scale, policy), head=Head.of(self.spec))

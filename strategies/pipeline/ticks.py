@@ -7,6 +7,7 @@ Virtual stage ``c pipe + s`` is chunk c of stage s. With several chunks microbat
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -122,7 +123,7 @@ class Ticks:
 
     @cached_property
     def _slots(self) -> tuple[Ints, Ints]:
-        """Slots of the forward and of the backward passes: each the lowest that is free, for as few slots as possible."""
+        """Slots of the forward and of the backward passes: each the lowest that is free."""
         (f_microbatch, f_chunk), (b_microbatch, b_chunk) = self._order(), self._mirrored()
         forward, backward = np.zeros_like(f_microbatch), np.zeros_like(b_microbatch)
         for stage in range(self.pipe):
@@ -147,11 +148,11 @@ class Ticks:
         """Runs of ticks with the same directions."""
         kinds = np.stack([self.forward.busy.any(axis=1), self.backward.busy.any(axis=1)], axis=1)
         cuts = [0, *(np.nonzero((kinds[1:] != kinds[:-1]).any(axis=1))[0] + 1).tolist(), self.ticks]
-        return tuple(Phase(a, b, *map(bool, kinds[a])) for a, b in zip(cuts[:-1], cuts[1:], strict=True))
+        return tuple(Phase(a, b, *map(bool, kinds[a])) for a, b in itertools.pairwise(cuts))
 
 
 def stored_order(strategy: Strategy, iterations: int) -> Ints:
-    """Iterations of the model's layer loop in the order in which the state stacks them: by stage, chunk, place in the chunk.
+    """Return the iterations of the model's layer loop as the state stacks them: by stage, by chunk, by place in the chunk.
 
     The state's stacked dim is split over ``pipe``, so a stage's iterations lie together. With one chunk the order is the
     model's own.
