@@ -139,7 +139,7 @@ class Ticks:
 
     @cached_property
     def slots(self) -> int:
-        """Slots of every stage: of the most chunks at the same time, and one more where a stage must idle with all of them full."""
+        """Slots of every stage: the most chunks at the same time, and one more where a stage idles with all of them full."""
         runs = self.forward.busy.any(axis=1)
         return int(self.forward.slot[runs].max()) + 1
 
