@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 
 from lcplan import catalog
 from lcplan.spec.workload import Workload
-from lcplan.strategy import AXES, Mesh, Strategy
+from lcplan.strategy import Mesh, Strategy
 from planner.measure.targets.device_mesh import build_mesh
 from planner.measure.targets.toolchain import probe
 from planner.measure.work import ProgramWork

@@ -6,83 +6,22 @@ of microbatches, except for the ids of their tokens, and for schedules whose bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cost_models.inputs.layout import Bools, Floats, Layout
-from cost_models.inputs.table import CODES, StrategyTable
+from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.stages import Stages
 from cost_models.memory.liveness import FP32_BYTES, LayerBackward
 from cost_models.memory.loss import Loss
 from cost_models.memory.parts import StepMemory
 from cost_models.memory.saved_tensors import on_device_bytes
 
-LATE_SCHEDULES = ("gpipe", "circular")
-"""Schedules in which backward passes begin after all forward passes (``strategies.pipeline.ticks``)."""
 CARRIED = 3.0
 """Streams of a microbatch that live throughout a tick: the inputs of both directions, and an output on its way."""
-
-
-@dataclass(frozen=True)
-class Stages:
-    """How a pipeline's stages share layers and microbatches; columns of shape ``[n]``."""
-
-    layout: Layout
-
-    @cached_property
-    def pipe(self) -> Floats:
-        """Ranks of the axis: ``P`` [count]."""
-        return self.layout.table.pipe.astype(np.float64)
-
-    @cached_property
-    def chunks(self) -> Floats:
-        """Chunks of a stage: ``v`` [count]."""
-        return self.layout.table.virtual_stages.astype(np.float64)
-
-    @cached_property
-    def late(self) -> Bools:
-        """Rows whose backward passes begin after all forward passes."""
-        codes = [CODES["schedule"].index(name) for name in LATE_SCHEDULES if name in CODES["schedule"]]
-        return np.isin(self.layout.table.schedule, codes)
-
-    @cached_property
-    def chunk_layers(self) -> Floats:
-        """Layers of a chunk, the same on every stage: ``ceil(L / (P v))`` [count].
-
-        A model whose layers differ in kind has whole periods of them.
-        """
-        model = self.layout.setting.model
-        period = len(model.layer_runs[0].period)
-        return period * np.ceil(model.layers / period / (self.pipe * self.chunks))
-
-    @cached_property
-    def padded(self) -> Floats:
-        """Layers that all stages have room for, over those of the model: ``P v ceil(L / (P v)) / L`` [ratio]."""
-        return self.pipe * self.chunks * self.chunk_layers / self.layout.setting.model.layers
-
-    @cached_property
-    def slots(self) -> Floats:
-        """Chunks whose saved tensors the program has space for: ``min(M v + 1, v P + P - 1)`` [count].
-
-        With backward passes after all forward passes ``M v + 1``: one is a place where an idle stage may write.
-        """
-        passes = self.layout.microbatches * self.chunks
-        return np.where(self.late, passes + 1.0, np.minimum(passes + 1.0, self.chunks * self.pipe + self.pipe - 1.0))
-
-    @cached_property
-    def outputs(self) -> Floats:
-        """Outputs of the last stage that wait for their loss: 1, or ``M`` where backward passes are late [count]."""
-        return np.where(self.late, self.layout.microbatches, 1.0)
-
-    @cached_property
-    def dealt(self) -> Layout:
-        """The layout of embedding and loss: a stage has 1/P of a microbatch's tokens."""
-        table = self.layout.table
-        columns = {name: getattr(table, name) for name in table.__dataclass_fields__}
-        parts = StrategyTable(**columns | {"microbatches": table.microbatches * table.pipe})
-        return replace(self.layout, table=parts)
 
 
 @dataclass(frozen=True)
@@ -123,10 +62,10 @@ class LockstepMemory(StepMemory):
     @cached_property
     def saved_activations(self) -> Floats:
         """Slots of saved tensors of a chunk, and the rows of the last stage that wait for their loss [bytes per device]."""
-        stages, layers = self.stages, self.layout.setting.model.layers
+        stages = self.stages
         kept = on_device_bytes(self.layout) * (self.layout.held_bytes / self.layout.activation_bytes)
         documents = 0.0 if self.layout.setting.workload.document_len is None else 4.0 * self.layout.tokens * self.layout.context
-        return kept * stages.slots * stages.chunk_layers / layers + stages.outputs * self.stream / stages.pipe + documents
+        return kept * stages.held_share + stages.outputs * self.stream / stages.pipe + documents
 
     @cached_property
     def _tables(self) -> Floats:
@@ -187,3 +126,24 @@ class LockstepMemory(StepMemory):
     def _on_tpu(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, dict[str, Floats]]:
         """A layer in its iteration of a TPU's loop."""
         return {"loops": {"working_set": layer.loop + waiting}}
+
+
+@dataclass(frozen=True)
+class OwnMemory:
+    """Memory of lcplan's own step with and without a pipeline; columns of shape ``[n]`` in bytes per device."""
+
+    layout: Layout
+
+    def parts(self) -> tuple[dict[str, Floats], Floats, NDArray[np.int8]]:
+        """Return bytes by ``STEP_MEMORY``, their sum [bytes per device], and the binding moment's index into ``PHASES``."""
+        piped = self.layout.table.pipe > 1
+        if not piped.any():
+            return StepMemory(self.layout).parts()
+        if piped.all():
+            return LockstepMemory(self.layout).parts()
+        rows = np.flatnonzero(piped)
+        parts, total, phase = StepMemory(self.layout).parts()
+        own, total[rows], phase[rows] = LockstepMemory(Layout(self.layout.setting, self.layout.table.take(rows))).parts()
+        for name, size in own.items():
+            parts[name][rows] = size
+        return parts, total, phase

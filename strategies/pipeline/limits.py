@@ -27,9 +27,7 @@ def pipeline_limits(spec: StepSpec) -> Iterator[str]:
             f" {OFFLOAD_PERCENT}"
         )
     if spec.objective is not None:
-        yield (
-            f"pipe={strategy.mesh.pipe} with workload rl: its other programs have all layers on each device; use pipe=1"
-        )
+        yield (f"pipe={strategy.mesh.pipe} with workload rl: its other programs have all layers on each device; use pipe=1")
     yield from _chunks(spec)
     yield from _shares(spec)
 

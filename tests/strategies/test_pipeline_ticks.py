@@ -4,8 +4,8 @@ import pytest
 
 from cost_models.inputs.layout import Layout
 from cost_models.inputs.setting import Setting
+from cost_models.inputs.stages import Stages
 from cost_models.inputs.table import StrategyTable
-from cost_models.memory.lockstep import Stages
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Mesh, Strategy
