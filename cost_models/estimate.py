@@ -271,7 +271,14 @@ def allowance_bytes(layout: Layout) -> Floats:
     Source: ``allowance`` of the hardware spec, which gives the source of each value.
     """
     allowance = layout.setting.hardware.allowance
-    kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
+    kinds: tuple[tuple[AxisName, ...], ...] = (
+        ("data",),
+        ("tensor",),
+        ("context",),
+        ("fsdp", "context"),
+        ("expert",),
+        ("pipe",),
+    )
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
     groups = groups + 2.0 * layout.folds
     more = layout.setting.program.ring_communicators - 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term, on
 from cost_models.inputs.layout import Layout
+from cost_models.inputs.stages import layer_passes
 from cost_models.masks.windows import Halo
 from cost_models.schemes import SCHEME_COSTS
 from cost_models.schemes.interface import CONTEXT
@@ -47,7 +48,7 @@ def _halo(layout: Layout) -> list[Term]:
     """
     if layout.window is None:
         return []
-    layers = layout.setting.model.layers * layout.microbatches
+    layers = layer_passes(layout)
     halo = Halo(layout)
     token = layout.activation_bytes * 2 * layout.sequences * layout.kv_width * layout.kv_copies / layout.exchange
     whole, last = np.maximum(halo.hops - 1.0, 0.0), (1.0 + halo.halves) * (halo.hops > 0)

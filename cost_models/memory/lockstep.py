@@ -130,7 +130,10 @@ class LockstepMemory(StepMemory):
 
 @dataclass(frozen=True)
 class OwnMemory:
-    """Memory of lcplan's own step with and without a pipeline; columns of shape ``[n]`` in bytes per device."""
+    """Memory of lcplan's own step with and without a pipeline; columns of shape ``[n]`` in bytes per device.
+
+    Source: ``StepMemory`` and ``LockstepMemory``.
+    """
 
     layout: Layout
 

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.layer_loops import loops
 from strategies.parallel.mesh import PIPE
-from strategies.parallel.ranks import axis_index, axis_size
+from strategies.parallel.ranks import axis_index
 from strategies.parallel.remat import remat
 from strategies.schemes.documents import TokenFacts
 
@@ -51,6 +51,8 @@ class Stage:
     layers: tuple[Layer, ...]
     weights: tuple[nnx.State, ...]
     chunks: int
+    stages: int
+    """Virtual stages."""
     filled: int
     """Iterations of all stages together that have layers; the others pass their input on."""
 
@@ -61,7 +63,7 @@ class Stage:
         period = [layers] if len(loop.period) == 1 else layers[0]
         graphs, weights = zip(*(nnx.split(layer) for layer in period), strict=True)
         own = tuple(remat(partial(_apply, graph), loop.policy) for graph in graphs)
-        return cls(own, weights, spec.strategy.virtual_stages, spec.model.layers // len(loop.period))
+        return cls(own, weights, spec.stages // spec.strategy.mesh.pipe, spec.stages, spec.model.layers // len(loop.period))
 
     @property
     def iterations(self) -> int:
@@ -118,10 +120,10 @@ class Stage:
 
     def _filled(self, visit: Visit, index: Array) -> Bool[Array, ""] | None:
         """Whether an iteration has layers; None where all have."""
-        stages = self.chunks * axis_size(PIPE)
-        if self.filled == stages * self.iterations:
+        if self.filled == self.stages * self.iterations:
             return None
-        return (visit.chunk * axis_size(PIPE) + axis_index(PIPE)) * self.iterations + index < self.filled
+        stage = visit.chunk * (self.stages // self.chunks) + axis_index(PIPE)
+        return stage * self.iterations + index < self.filled
 
     def _at(self, place: Array) -> tuple[nnx.State, ...]:
         """Weights of one iteration."""

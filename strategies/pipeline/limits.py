@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lcplan.strategy import BUILT_SCHEDULES, VIRTUAL_SCHEDULES
 from lcplan.strategy.remat import OFFLOAD_PERCENT
 from strategies.inputs.step_spec import StepSpec
-from strategies.pipeline.ticks import BUILT_SCHEDULES
 
 
 def pipeline_limits(spec: StepSpec) -> Iterator[str]:
@@ -46,8 +46,8 @@ def _chunks(spec: StepSpec) -> Iterator[str]:
             f"pipe x virtual_stages={spec.stages} is more than the {model.layer_runs[0].repeats} iterations of the layers of"
             f" {model.name}; use fewer"
         )
-    if chunks > 1 and strategy.schedule in ("1f1b", "gpipe"):
-        several = "interleaved" if strategy.schedule == "1f1b" else "circular"
+    if chunks > 1 and strategy.schedule in BUILT_SCHEDULES and strategy.schedule not in VIRTUAL_SCHEDULES:
+        several = "circular" if strategy.schedule == "gpipe" else "interleaved"
         yield f"virtual_stages={chunks} with schedule={strategy.schedule}; use schedule={several}, or virtual_stages=1"
     if chunks > 1 and strategy.microbatches % pipe:
         yield (

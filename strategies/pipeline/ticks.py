@@ -15,15 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lcplan.strategy import Strategy
+from lcplan.strategy import LATE_SCHEDULES, Strategy
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-LATE_SCHEDULES = ("gpipe", "circular")
-"""Schedules in which backward passes begin after all forward passes."""
-BUILT_SCHEDULES = ("1f1b", "interleaved", *LATE_SCHEDULES)
-"""Schedules that the step has."""
 IDLE = -1
 """The microbatch of a stage that has nothing to do."""
 

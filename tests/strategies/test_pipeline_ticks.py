@@ -8,8 +8,8 @@ from cost_models.inputs.stages import Stages
 from cost_models.inputs.table import StrategyTable
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
-from lcplan.strategy import Mesh, Strategy
-from strategies.pipeline.ticks import BUILT_SCHEDULES, Ticks, stored_order
+from lcplan.strategy import BUILT_SCHEDULES, Mesh, Strategy
+from strategies.pipeline.ticks import Ticks, stored_order
 
 POINTS = [(2, 1, 1), (2, 3, 1), (4, 3, 1), (4, 8, 1), (2, 4, 2), (4, 8, 2), (4, 16, 4), (8, 16, 2)]
 """Stages, microbatches, chunks."""
