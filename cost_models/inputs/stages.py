@@ -59,6 +59,12 @@ class Stages:
         return self.pipe * self.chunks * self.chunk_layers / self._model.layers
 
     @property
+    def document_gathers(self) -> Floats:
+        """Gathers of document ids: ``M``, with stages ``2 (M v + P - 1)``, one in each pass of a chunk [count]."""
+        ticks = 2.0 * (self.layout.microbatches * self.chunks + self.pipe - 1.0)
+        return np.where(self.pipe > 1, ticks, self.layout.microbatches)
+
+    @property
     def share(self) -> Floats:
         """Layers of a stage, the empty ones included, over those of the model: 1 without a pipeline [ratio]."""
         return np.where(self.pipe > 1, self.padded / self.pipe, 1.0)
