@@ -55,7 +55,7 @@ class Stages:
 
     @cached_property
     def padded(self) -> Floats:
-        """Layers that all stages have room for, over those of the model: ``P v ceil(L / (P v)) / L`` [ratio]."""
+        """Layers of all stages, the empty ones included, over those of the model: ``P v ceil(L / (P v)) / L`` [ratio]."""
         return self.pipe * self.chunks * self.chunk_layers / self._model.layers
 
     @property

@@ -44,19 +44,6 @@ class Axis:
 class Mesh(Frozen):
     """Sizes of the named mesh axes."""
 
-    pipe: Annotated[
-        Size,
-        Axis(
-            letter="p",
-            splits=("layers",),
-            state=True,
-            help="layers: each rank is a stage of a pipeline (1: no pipeline)",
-            places=None,
-            aliases=("pp", "pipeline", "stage"),
-            in_rollout=False,
-            optional=True,
-        ),
-    ] = 1
     data: Annotated[
         Size,
         Axis(
@@ -111,6 +98,19 @@ class Mesh(Frozen):
             help=("experts; and of everything else sequences, and parameters with their optimizer state (1 in a dense model)"),
             places=(40, 40),
             aliases=("ep",),
+            in_rollout=False,
+            optional=True,
+        ),
+    ] = 1
+    pipe: Annotated[
+        Size,
+        Axis(
+            letter="p",
+            splits=("layers",),
+            state=True,
+            help="layers: each rank is a stage of a pipeline (1: no pipeline)",
+            places=None,
+            aliases=("pp", "pipeline", "stage"),
             in_rollout=False,
             optional=True,
         ),

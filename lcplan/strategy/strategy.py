@@ -38,9 +38,9 @@ class Strategy(StepKnobs):
         data: dict[str, Any] = dump(self)
         if self.sampling is None:
             data.pop("sampling", None)
-        if self.mesh.pipe == 1:
-            data.pop("schedule", None)
-            data.pop("virtual_stages", None)
+        for name in ("schedule", "virtual_stages"):
+            if self.mesh.pipe == 1 and getattr(self, name) == STEP_KNOBS[name].default:
+                data.pop(name, None)
         if self.expert_fold == 1:
             data.pop("expert_fold", None)
             if self.expert_tensor == "split":

@@ -73,7 +73,7 @@ class SearchRequest(Frozen):
 
     @property
     def optional_axes(self) -> tuple[AxisName, ...]:
-        """Axes that most meshes lack and those of this request may have: of its model's experts, and those that it names."""
+        """Axes that most meshes lack and meshes of this request may have: its model's experts, and those of its filters."""
         of_model = {"expert"} if self.model.experts is not None else set()
         return tuple(name for name, axis in AXIS_RECORDS.items() if axis.optional and name in of_model | {*self.filters.mesh})
 

@@ -1,4 +1,4 @@
-"""Rules on pipelines: what lcplan's own step can run (strategies/pipeline/limits.py refuses the same)."""
+"""Rules on pipelines: the limits of lcplan's own step (strategies/pipeline/limits.py refuses the same)."""
 
 from __future__ import annotations
 

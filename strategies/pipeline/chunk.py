@@ -1,7 +1,7 @@
 """A chunk of a stage's layers, forward and backward, with the tensors of one in a slot until the other.
 
-The forward pass saves what the backward pass of each layer needs: under any remat policy the residuals of the layer's own
-derivative, without its weights and the positions of its tokens, which are there again. A slot is written and read one layer
+The forward pass saves the residuals of each layer's own derivative under any remat policy, without its weights and the
+positions of its tokens, which the backward pass has. A slot is written and read one layer
 at a time inside the loops over layers, and gradients add up in place there: no copy of a chunk exists.
 
 Inside ``shard_map``: all lengths are local.
@@ -41,7 +41,7 @@ class Visit(NamedTuple):
     chunk: Int[Array, ""]
     slot: Int[Array, ""]
     facts: TokenFacts
-    """Of the microbatch."""
+    """Positions and documents of the microbatch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Stage:
         return jax.tree.unflatten(jax.tree.structure(shapes), made)
 
     def forward(self, x_RD: Float[Array, "R D"], stash: Stash, visit: Visit) -> tuple[Array, Stash, Array | None]:
-        """The output of a chunk, the stash with what its backward pass needs, and the rows that experts dropped."""
+        """The output of a chunk, the stash with the tensors of its backward pass, and the rows that experts dropped."""
 
         def iteration(carry: tuple[Array, Stash], index: Array) -> tuple[tuple[Array, Stash], Array | None]:
             (x_RD, stash), filled = carry, self._filled(visit, index)
@@ -152,7 +152,7 @@ class _Residuals(NamedTuple):
     leaves: list[Array]
     tree: Any
     there: list[Array | None]
-    """Of each leaf the weight or the position that it is, or the leaf if it is empty; None: it must be saved."""
+    """The weight or the position that each leaf is, or an empty leaf itself; None: it must be saved."""
 
 
 def _differentiated(layer: Layer, own: nnx.State, x_RD: Array, facts: TokenFacts) -> tuple[Array, _Residuals, Array | None]:

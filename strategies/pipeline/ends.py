@@ -31,7 +31,7 @@ Parameters = Mapping[str, Any]
 
 
 def gathered_tables(own: Parameters) -> dict[str, Any]:
-    """The parameters outside the layers, tables with the columns of all stages: one gather a step."""
+    """The parameters outside the layers, tables with the columns of all stages: one gather per step."""
     return {name: all_gather(x.T, PIPE).T if name in TABLES else x for name, x in own.items()}
 
 

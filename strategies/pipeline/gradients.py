@@ -1,7 +1,8 @@
 """Loss and gradients of a pipelined step: a loop over ticks for each phase of the schedule, the backward passes by hand.
 
-No branch looks at the stage: what differs between stages is selected, and what differs between ticks is a loop or a condition
-on the tick, which all devices answer alike. So no collective waits for a device that took another branch.
+No branch depends on the stage: values that differ between stages are selected, and work that differs between ticks is a loop
+of its own or has a condition on the tick, which all devices answer alike. So no collective waits for a device that took
+another branch.
 
 Inside ``shard_map``: all lengths are local. R rows of a microbatch in a device's residual stream.
 """
@@ -34,7 +35,7 @@ from strategies.schemes.layout import local_positions
 
 
 class Sums(NamedTuple):
-    """What adds up over a step on one stage."""
+    """Sums over a step on one stage."""
 
     loss: Float[Array, ""]
     dropped: Float[Array, ""] | None
@@ -137,7 +138,7 @@ class _Tick:
     """All ticks of the phase, as numpy arrays."""
 
     def __call__(self, carry: Carry, row: Row) -> tuple[Carry, None]:
-        """Run a tick; what a half sends arrives for the next tick."""
+        """Run a tick; the messages of both directions arrive for the next tick."""
         if self.phase.forward:
             carry = self._forward(carry, row)
         if self.phase.backward:
@@ -210,7 +211,7 @@ def _more(sums: Parameters, gradients: Parameters) -> Parameters:
 def through_stages(model: Decoder, ends: Ends, *, like: nnx.State) -> tuple[tuple[Array, Array | None], nnx.State]:
     """This device's share of the mean loss, rows that experts dropped, and gradients in the tree of ``like``.
 
-    Gradients of layers are whole but for the axes that replicate them; so are those of both tables.
+    Gradients of layers are whole except over the axes that replicate them; so are those of both tables.
     """
     own = {"embedding": model.embedding, "norm": model.norm, "head": model.head}
     outside = gathered_tables({name: x[...] for name, x in own.items() if x is not None})

@@ -1,7 +1,7 @@
 """Lockstep schedules of a pipeline as tables: the work of every stage in every tick. numpy only.
 
 In a tick each stage runs at most one forward pass and then at most one backward pass of a chunk, its share of the layers of a
-virtual stage. What a chunk sends arrives for the next tick, so a stage that has nothing to do waits for nobody.
+virtual stage. The message of a chunk arrives for the next tick, so a stage that has nothing to do waits for nobody.
 Virtual stage ``c pipe + s`` is chunk c of stage s. With several chunks microbatches come in groups of ``pipe``.
 """
 
@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
     @property
     def busy(self) -> Bools:
-        """Where a stage has something to do."""
+        """Passes that exist, shape ``[ticks, pipe]``."""
         return self.microbatch != IDLE
 
     def of_stage(self, stage: int, chunk: int) -> Bools:
@@ -150,7 +150,7 @@ class Ticks:
 def stored_order(strategy: Strategy, iterations: int) -> Ints:
     """Return the iterations of the model's layer loop as the state stacks them: by stage, by chunk, by place in the chunk.
 
-    The state's stacked dim is split over ``pipe``, so a stage's iterations lie together. With one chunk the order is the
+    The state's stacked dim is split over ``pipe``, so a stage's iterations are neighbours. With one chunk the order is the
     model's own.
     """
     return np.arange(iterations).reshape(strategy.virtual_stages, strategy.mesh.pipe, -1).swapaxes(0, 1).reshape(-1)

@@ -51,7 +51,7 @@ def window_rule(trainer: str) -> Rule:
 
 
 def pipeline_rule(trainer: str) -> Rule:
-    """No pipeline: lcplan writes none of the trainer's keys for one."""
+    """No pipeline: lcplan writes no key of the trainer for one."""
 
     def broken(_: Setting, table: StrategyTable) -> Mask:
         return np.asarray(table.pipe > 1)
