@@ -24,7 +24,7 @@ from lcplan.strategy import KNOBS, renamed
 from planner.candidates.candidate import Candidate
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
-from planner.notebook import Answered, Found
+from planner.report.notebook import Answered, Found
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.filters import Filters, parse_mesh, wrong_values
 from planner.request.knob_fields import with_knobs
@@ -145,7 +145,7 @@ class Estimated(Frozen):
         return f"<{short(self.candidate, self.request)}>"
 
     def _repr_html_(self) -> str:
-        from planner.notebook import as_html
+        from planner.report.notebook import as_html
         from planner.report.terminal.estimate import estimate_view
 
         return as_html(estimate_view(self.candidate, self.request, self.request.warnings))

@@ -87,6 +87,7 @@ class SearchOptions(RequestOptions):
 
 @click.command("search", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("request", metavar="[REQUEST]", required=False, is_eager=True, expose_value=False, callback=take_file)
+@from_options
 @request_options
 @click.option(
     "--set",
@@ -97,7 +98,6 @@ class SearchOptions(RequestOptions):
     callback=take_set,
     help="Another value of the file REQUEST.",
 )
-@from_options
 @workload_options
 @objective_option
 @click.option(
