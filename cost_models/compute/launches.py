@@ -7,7 +7,8 @@ import numpy as np
 from cost_models.inputs.layout import Floats, Layout
 
 NORM = {"fused": 1.0, "fp32-norms": 2.0, "eager": 6.0}
-"""One norm; with a cast to fp32 before it; written out: cast to fp32, square, mean, scale, cast, weight (``EAGER_OF_FUSED`` of the time model)."""
+"""One norm; of a copy in fp32; written out: cast to fp32, square, mean, scale, cast, weight (``EAGER_OF_FUSED`` of the time
+model)."""
 
 ROTARY = {"fused": 2.0, "fp32-norms": 2.0, "eager": 10.0}
 """Rotation of queries and of keys; written out, each negates, concatenates, multiplies twice and adds."""

@@ -175,11 +175,11 @@ _INTERNEVO = {
     "logit_bytes": 8.0,
     "logit_traffic": 60.0,
 }
-"""InternEvo: apex's fused norm of ``x.float()``, repeated in the backward pass by ``dropout_selective_checkpoint``, flash-attn's
-rotation in place, and a scripted gate (model/modeling_internlm.py, modules/embedding.py). Gradients are bf16, in buckets of
-512 Mi elements (configs/7B_sft.py, ``reduce_bucket_size``). Each training microbatch also has accuracy, perplexity and loss
-computed from the fp32 logits (model/metrics.py, ``AccPerplex``): one cross entropy, two maxima, argmax, difference,
-exponential and sum take 36 bytes a logit, and the difference is a second fp32 copy."""
+"""InternEvo: apex's fused norm of ``x.float()``, which ``dropout_selective_checkpoint`` repeats in the backward pass, rotations
+in place, and a scripted gate (model/modeling_internlm.py, modules/embedding.py). Gradients are bf16, in buckets of 512 Mi
+elements (configs/7B_sft.py, ``reduce_bucket_size``). Each microbatch also has accuracy, perplexity and loss computed from the
+fp32 logits (model/metrics.py, ``AccPerplex``): one cross entropy, two maxima, argmax, difference, exponential and sum take 36
+bytes a logit, and the difference is a second fp32 copy."""
 
 PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {

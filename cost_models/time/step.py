@@ -16,7 +16,7 @@ from cost_models.collectives.contention import (
     transit_bytes,
 )
 from cost_models.collectives.network import Network
-from cost_models.collectives.overlap import behind_backward_seconds, stream_beside_products
+from cost_models.collectives.overlap import behind_backward_seconds, gradient_buckets, stream_beside_products
 from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import STREAM_RING, UPDATES, terms_of
 from cost_models.compute.flops import recomputes_attention
@@ -24,9 +24,10 @@ from cost_models.compute.host_time import host_wait_seconds, shares_cores
 from cost_models.compute.launches import layer_launches
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats
+from cost_models.inputs.stages import Stages
 from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
 from cost_models.parts.part import keys
-from cost_models.parts.time import EXPERT_ROWS, STEP_TIME, WEIGHTS
+from cost_models.parts.time import EXPERT_ROWS, IN_TICKS, PIPELINE, STEP_TIME, WEIGHTS
 from cost_models.time.device_work import StepWork
 
 
@@ -189,6 +190,19 @@ class StepTime(StepWork):
         return self.gradients + self._of(UPDATES, "vectors", "scalars")
 
     @cached_property
+    def comm_pipe(self) -> Floats:
+        """Messages between stages, and the rows and tables that stages share; exposed in full [s per step]."""
+        return self._of(*PIPELINE)
+
+    @property
+    def bubble(self) -> Floats:
+        """Ticks in which a stage of a pipeline has no microbatch; other properties include them [s per step]."""
+        stages = Stages(self.layout)
+        if not stages.any:
+            return np.zeros(len(self.layout.table))
+        return np.asarray(stages.idle * reduce(np.add, [getattr(self, name) for name in IN_TICKS]))
+
+    @cached_property
     def gradients(self) -> Floats:
         """Exposed part of the gradients' reduction over the axes that replicate matrices [s per step]."""
         total = self._of("gradients")
@@ -196,11 +210,8 @@ class StepTime(StepWork):
             return total
         kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
         backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
-        buckets = float(sum(kind.layout.setting.model.layers for kind in kinds))
-        if bucket := self.layout.setting.program.gradient_bucket:
-            model = kinds[0].layout.setting.model
-            buckets = np.maximum(model.parameters / self.layout.state_shards / bucket, 1.0)
-        return behind_backward_seconds(total, backward, layers=buckets)
+        layers = float(sum(kind.layout.setting.model.layers for kind in kinds))
+        return behind_backward_seconds(total, backward, buckets=gradient_buckets(kinds[0].layout, layers))
 
     @cached_property
     def _hidden(self) -> Floats:
@@ -258,7 +269,8 @@ class StepTime(StepWork):
         ring = self.floor_s * self.passes * self.layout.directions * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
-            ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
+            offloading = offloading_layers(self.layout) / self.layout.setting.model.layers
+            ring = ring + offloading * self.passes * self._host_transfers
         return ring + self._host_wait if program.runtime == "torch" or program.dispatch == "eager" else ring
 
     @property
@@ -288,5 +300,8 @@ class StepTime(StepWork):
 
     def parts(self) -> dict[str, Floats]:
         """Return the seconds by ``STEP_TIME``, summed over kinds of layers; the step is their sum [s per step]."""
-        kinds = self._kinds
-        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}
+        kinds, stages = self._kinds, Stages(self.layout)
+        parts = {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}
+        if not stages.any:
+            return parts
+        return {name: size * (1.0 - stages.idle) if name in IN_TICKS else size for name, size in parts.items()}

@@ -13,6 +13,7 @@ from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, output_format, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.measure.targets.at_hand import devices_at_hand
@@ -50,7 +51,7 @@ class EstimateOptions(RequestOptions):
     output: str
 
 
-@click.command("estimate", epilog=EPILOG)
+@click.command("estimate", cls=GroupedCommand, epilog=EPILOG)
 @from_options
 @request_options
 @workload_options
