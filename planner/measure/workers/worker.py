@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -54,26 +54,36 @@ def _write(descriptor: int, data: bytes) -> None:
 def _answer(line: str) -> dict[str, Any]:
     request = json.loads(line)
     try:
-        if "probe" in request:
-            return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
-        if "part" in request:
-            return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
-        if "step" in request:
-            return {"id": request["id"], "result": _run_own(request["step"], text=bool(request.get("text")))}
-        if "look" in request:
-            return {
-                "id": request["id"],
-                "result": _look(WorkerJob.model_validate(request["look"]), text=bool(request.get("text"))),
-            }
-        job = WorkerJob.model_validate(request["job"])
-        with kept_in(request.get("executables"), anew=job.purpose == "compile"):
-            return {"id": request["id"], "result": _run(job)}
+        return {"id": request["id"], "result": _result(request)}
     except Exception as error:  # a failed job is data
         return {"id": request["id"], "error": words_of(error), "kind": kind_of(error, request)}
     finally:
         import jax
 
         jax.clear_caches()
+
+
+def _result(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the request's job, of whichever kind it is."""
+    text = bool(request.get("text"))
+    runs: dict[str, Callable[[Any], dict[str, Any]]] = {
+        "probe": _probe,
+        "part": lambda given: _run_part(PartJob.model_validate(given)),
+        "step": lambda given: _run_own(given, text=text),
+        "trainer": _run_trainer,
+        "look": lambda given: _look(WorkerJob.model_validate(given), text=text),
+    }
+    for name, run in runs.items():
+        if name in request:
+            return run(request[name])
+    job = WorkerJob.model_validate(request["job"])
+    with kept_in(request.get("executables"), anew=job.purpose == "compile"):
+        return _run(job)
+
+
+def _probe(given: Any) -> dict[str, Any]:
+    result: dict[str, Any] = import_module("planner.measure.timing.probes").run(given)
+    return result
 
 
 def kind_of(error: BaseException, request: Mapping[str, Any]) -> FailureKind:
@@ -117,6 +127,15 @@ def _run_part(job: PartJob) -> dict[str, Any]:
 def _run_own(job: dict[str, Any], *, text: bool) -> dict[str, Any]:
     own = import_module("planner.measure.step_file.run")
     result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job), text=text)
+    return result
+
+
+def _run_trainer(job: dict[str, Any]) -> dict[str, Any]:
+    from planner.measure.trainer_step.job import WorkerTrainerJob
+
+    asked = WorkerTrainerJob.model_validate(job)
+    run = import_module(f"planner.measure.trainer_step.{asked.trainer}")
+    result: dict[str, Any] = run.compile_step(asked)
     return result
 
 
