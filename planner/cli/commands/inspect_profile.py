@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
-from planner.cli.inspect_options import foreign
+from planner.cli.steps.inspect_options import foreign
 from planner.cli.output import print_json, print_view
 
 

@@ -24,7 +24,7 @@ from planner.cli.output import print_csv, print_json, print_places, print_view, 
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
 from planner.cli.request_file import take_file, take_set
-from planner.cli.trainer_program import TRAINER, program_option, python_for, toolchain_for
+from planner.cli.steps.trainer_program import TRAINER, program_option, python_for, toolchain_for
 from planner.export.python import trainer_jax
 from planner.measure.engines.choose import choose_engine, follow_process_0
 from planner.measure.targets.toolchain import Toolchain, probe
@@ -162,7 +162,7 @@ def command(**options: Any) -> int:
     to the winner. REQUEST is a YAML file of options (seq: 256k), or the request.json of a run; options given here come first.
     """
     if options["step"] is not None:
-        from planner.cli.own_step import search_own_step
+        from planner.cli.steps.own_step import search_own_step
 
         if (file := given_file(options)) is not None:
             raise BadInputError(f"--step {options['step']}: the step has its own program; leave {file} out")

@@ -69,7 +69,7 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
     runs: dict[str, Callable[[Any], dict[str, Any]]] = {
         "probe": _probe,
         "part": lambda given: _run_part(PartJob.model_validate(given)),
-        "step": lambda given: _run_own(given, text=text),
+        "step": lambda _given: _run_own(request),
         "trainer": _run_trainer,
         "look": lambda given: _look(WorkerJob.model_validate(given), text=text),
     }
@@ -124,9 +124,11 @@ def _run_part(job: PartJob) -> dict[str, Any]:
     return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
 
 
-def _run_own(job: dict[str, Any], *, text: bool) -> dict[str, Any]:
+def _run_own(request: dict[str, Any]) -> dict[str, Any]:
     own = import_module("planner.measure.step_file.run")
-    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job), text=text)
+    job = own.WorkerStepJob.model_validate(request["step"])
+    text, inside = bool(request.get("text")), bool(request.get("inside"))
+    result: dict[str, Any] = own.compile_step(job, text=text, inside=inside)
     return result
 
 
@@ -148,7 +150,7 @@ def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
     with scratch_folder() as folder:
         lowered = step.jitted.lower(*step.abstract_arguments())
         compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
-        facts = facts_of(compiled, job.target, view, dumps=folder)
+        facts = facts_of(compiled, job.target, view, dumps=folder, inside=True)
     if text:
         facts["text"] = compiled.as_text()
     return {"compile_s": time.perf_counter() - start, **facts}
