@@ -14,9 +14,9 @@ from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
 from planner.cli.commands.inspect_profile import show_profile
-from planner.cli.steps.inspect_options import foreign
 from planner.cli.options import Several, Tokens, toolchain_option
 from planner.cli.output import print_json, print_view
+from planner.cli.steps.inspect_options import foreign
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
 from planner.request.filters import parse_mesh

@@ -7,8 +7,8 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.formats.textfile import write_text
-from planner.cli.steps.inspect_options import foreign
 from planner.cli.output import print_json, print_view
+from planner.cli.steps.inspect_options import foreign
 from planner.fits.subject import Asked, Subject, read_subject
 from planner.inspect.part import parse_flags
 from planner.inspect.program import Looked, look
