@@ -32,6 +32,8 @@ _NUMBER = re.compile(r"\s*([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*"
 _SECONDS: dict[str, int | Decimal] = {"": 1, "s": 1, "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 _FLOP = {"": 1, "flop": 1, "gflop": 10**9, "tflop": 10**12, "pflop": 10**15}
 _WATT = {"": 1, "w": 1, "kw": 1000}
+ROUNDS_UP = 0.9995
+"""The part of the next unit from which three digits would read 1000."""
 _LARGEST = 2.0**70
 """Above any size, rate or count that lcplan knows; larger inputs are typing errors."""
 
@@ -136,9 +138,18 @@ def format_seconds(value: float) -> str:
     if not math.isfinite(value):
         return "-"
     for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if abs(value) >= unit:
-            return f"{value / unit:.3g} {name}" if abs(value) < 1000 * unit else f"{value / unit:.0f} {name}"
+        if abs(value) >= ROUNDS_UP * unit:
+            return f"{three_digits(value / unit)} {name}"
     return f"{value:.3g} s"
+
+
+def three_digits(value: float) -> str:
+    """A number with three significant digits, and all digits before the point; never with an exponent.
+
+    >>> three_digits(24.06), three_digits(3612.4)
+    ('24.1', '3612')
+    """
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def format_tokens(value: int) -> str:
@@ -161,6 +172,6 @@ def format_count(value: float) -> str:
     '8.03 B'
     """
     for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= unit:
-            return f"{value / unit:.3g} {name}"
+        if abs(value) >= ROUNDS_UP * unit:
+            return f"{three_digits(value / unit)} {name}"
     return f"{value:.0f}"

@@ -5,25 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
 
 WIDTH = 100
+"""Columns of text in a pipe or a file."""
 
 
 def stdout_console() -> Console:
-    """Tables of at most 100 columns."""
+    """A console as wide as the terminal; ``COLUMNS`` overrides it, in a pipe too."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console.width = WIDTH
     return console
 
 
-def stderr_console() -> Console:
-    """Progress and summaries."""
-    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+def stderr_console(*, quiet: bool = False) -> Console:
+    """Progress and summaries; ``quiet`` prints nothing."""
+    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False, quiet=quiet)
     if not console.is_terminal:
         console.width = 200
     return console
@@ -32,6 +35,12 @@ def stderr_console() -> Console:
 def print_view(view: RenderableType) -> None:
     """A table or text, to stdout."""
     stdout_console().print(view)
+
+
+def print_places(lines: Iterable[tuple[str, str]]) -> None:
+    """``name: path or command`` lines, to stdout; a path or a command is never broken over lines."""
+    for name, text in lines:
+        stdout_console().print(f"{name}: {text}", soft_wrap=True)
 
 
 def print_json(document: Any) -> None:

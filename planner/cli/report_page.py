@@ -1,4 +1,4 @@
-"""The report that a search leaves in its folder by itself, where the extra is installed."""
+"""The report that a search leaves in its folder by itself, where its packages are installed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from lcplan.formats.units import format_tokens
+from lcplan.formats.units import format_tokens, three_digits
 from lcplan.strategy import Strategy
 from planner.request.request import SearchRequest
 from planner.request.request_changes import Ask
@@ -97,7 +97,7 @@ def _bandwidth(request: SearchRequest) -> Iterator[_Tried]:
     for factor in _outwards():
         changed = _applied(request, "bandwidth", value=-factor)
         speed = link_bandwidth(changed.hardware)
-        says = f"{link.name} at {factor:g} times its bandwidth ({speed / 1e9:,.3g} GB/s one way)"
+        says = f"{link.name} at {factor:g} times its bandwidth ({three_digits(speed / 1e9)} GB/s one way)"
         yield _Tried("bandwidth", speed, says, changed)
 
 

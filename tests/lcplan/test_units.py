@@ -133,3 +133,11 @@ def test_counts_as_printed(value, text):
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_no_time_is_a_dash(value):
     assert units.format_seconds(value) == "-"
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "seconds"), [(999.7, "1 k", "1000 s"), (3612.0, "3.61 k", "3612 s"), (0.9996, "1", "1 s")]
+)
+def test_no_figure_has_an_exponent(value, count, seconds):
+    assert units.format_count(value) == count
+    assert units.format_seconds(value) == seconds

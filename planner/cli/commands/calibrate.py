@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.errors import BadInputError
@@ -16,6 +15,7 @@ from planner.calibrate.overlay import check_out, overlay, write_overlay
 from planner.calibrate.run import Calibration, calibrate
 from planner.cli.output import print_json, print_view, stderr_console
 from planner.measure.targets.toolchain import probe
+from planner.report.terminal.tables import FittedTable
 
 EPILOG = """\b
 Examples:
@@ -95,8 +95,8 @@ def _measured(options: dict[str, Any]) -> Calibration:
     return calibrate(options["hw"], probe(options["toolchain"]), finished=finished)
 
 
-def _table(found: Calibration) -> Table:
-    table = Table(box=None, pad_edge=False)
+def _table(found: Calibration) -> FittedTable:
+    table = FittedTable(header_style="bold")
     for name in ("figure", "value", "spread and samples"):
         table.add_column(name)
     figures: list[tuple[str, object]] = list(found.findings.rates.items())

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import yaml
-from rich.table import Table
 from rich.text import Text
 
 from lcplan import catalog
@@ -17,7 +16,7 @@ from lcplan.spec.model import ModelSpec
 from planner.cli.hardware_words import note_words
 from planner.cli.options import output_format
 from planner.cli.output import print_csv, print_json, print_view
-from planner.report.terminal.tables import plain
+from planner.report.terminal.tables import FittedTable, plain
 
 
 @click.command("catalog", short_help="List or show models and hardware.")
@@ -95,7 +94,7 @@ def _hardware_row(name: str) -> dict[str, Any]:
     }
 
 
-def _model_table(rows: list[dict[str, Any]]) -> Table:
+def _model_table(rows: list[dict[str, Any]]) -> FittedTable:
     table = plain("model", figures=("parameters", "layers", "D", "heads", "KV", "positions"))
     for row in rows:
         positions = format_tokens(row["max_position"]) if row["max_position"] else "-"
@@ -104,7 +103,7 @@ def _model_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _hardware_table(rows: list[dict[str, Any]]) -> Table:
+def _hardware_table(rows: list[dict[str, Any]]) -> FittedTable:
     table = plain("hardware", figures=("devices", "memory", "usable", "PFLOP/s", "domain"))
     for row in rows:
         memory, usable = format_bytes(row["hbm_bytes"]), format_bytes(row["usable_bytes"])
@@ -113,5 +112,4 @@ def _hardware_table(rows: list[dict[str, Any]]) -> Table:
         counts = ["by N" if many else str(row[key]) for key in ("devices", "domain_size")]
         table.add_row(row["name"], counts[0], memory, usable, peak, counts[1])
     table.caption = "xN behind a name is N domains (dgx-h100x4: 32 GPUs); N of a TPU is that of its accelerator type (v5p-64)"
-    table.caption_justify = "left"
     return table

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from planner.cli.output import print_json, print_view
@@ -15,6 +14,7 @@ from planner.measure.targets.backends import GPU_BACKENDS
 from planner.measure.targets.compile_option import Verdict
 from planner.measure.targets.flags import FlagParser, Variable
 from planner.measure.targets.toolchain import Toolchain, probe
+from planner.report.terminal.tables import FittedTable
 
 
 @click.command("doctor")
@@ -79,8 +79,8 @@ def _json(toolchain: Toolchain, flags: Flags) -> dict[str, Any]:
     } | ({"flags": flags} if flags else {})
 
 
-def _table(groups: Mapping[str, Mapping[str, Verdict]]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
+def _table(groups: Mapping[str, Mapping[str, Verdict]]) -> FittedTable:
+    table = FittedTable(headings=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()

@@ -28,7 +28,7 @@ Examples:
 def command(run: str, out: str | None, plots: str | None, price: float | None, output: str) -> int:
     """Write RUN as one HTML file that asks no network: the answer, charts with the tables behind them, and the plan.
 
-    RUN is a search's folder or its result.json; PLAN a plan.yaml. Needs the extra "report".
+    RUN is a search's folder or its result.json; PLAN a plan.yaml.
     """
     from planner.report.charts.vega import WAY_OUT, available
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -16,14 +19,14 @@ from planner.cli.build import RequestOptions, build_request, objective_option
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import file_only, from_options, given_file, with_request, without_file
 from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
-from planner.cli.output import print_csv, print_json, print_view, stderr_console
+from planner.cli.output import print_csv, print_json, print_places, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
 from planner.export.python import trainer_jax
 from planner.measure.engines.choose import choose_engine, follow_process_0
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
-from planner.report.terminal.search import search_view
+from planner.report.terminal.search import answer_view, search_view
 from planner.request.request import Objective, SearchRequest, Stage
 from planner.run.make_plan import make_plan
 from planner.run.measuring import Bench
@@ -40,6 +43,8 @@ from planner.workloads.registry import planned
 if TYPE_CHECKING:  # loaded with a file of a trainer only
     from planner.imports.own_plan import OwnPlan
 
+DEFAULT_TRAINER = "maxtext"
+"""Trainer of the printed command if the request names no trainer."""
 EPILOG = """\b
 Examples:
   lcplan search --model llama3-8b --seq 256k --hw gb200-nvl72
@@ -47,6 +52,14 @@ Examples:
   lcplan search --from-maxtext my_run.yml --hw v5p-64 --stages modelled
   lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json
   lcplan search --step my_step.py --seq 8k --global-batch 8 --hw dgx-h100 --knob remat=full,none"""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of a search; ``page`` None: it made no report."""
+
+    folder: RunFolder
+    page: Path | None
 
 
 class SearchOptions(RequestOptions):
@@ -64,6 +77,8 @@ class SearchOptions(RequestOptions):
     for_jax: str | None = None
     price: float | None = None
     tune: str | None = None
+    verbose: bool = False
+    quiet: bool = False
     output: str
 
 
@@ -112,12 +127,14 @@ class SearchOptions(RequestOptions):
     help="Only strategies that this trainer runs unchanged.",
 )
 @click.option("--for-jax", metavar="VERSION", help="jax of that trainer. [default: that of --toolchain, else the verified one]")
-@click.option("--out", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
+@click.option("--out", "-o", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @toolchain_option
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
 @click.option("--step", metavar="FILE", help="Search over the step of this Python file in place of lcplan's own.")
 @click.option("--knob", multiple=True, metavar="NAME=VALUE,..", help="With --step: values of one of the file's knobs.")
 @price_option
+@click.option("--verbose", "-v", is_flag=True, help="Show every rule that rejects strategies, with an example.")
+@click.option("--quiet", "-q", is_flag=True, help="Show the answer without progress and tables.")
 @knob_options
 @output_format
 def command(**options: Any) -> int:
@@ -158,21 +175,22 @@ def command(**options: Any) -> int:
         store = None if stage == "modelled" else Store.open(url, grace_s=parsed.grace)
         limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
         bench = Bench(request, toolchain, limits, store, engine)
-        result, interrupted = _searched(bench, Effort(stage, parsed.survivors), budget, folder=folder, url=url)
+        effort = Effort(stage, parsed.survivors)
+        watcher = ProgressWatcher(stderr_console(quiet=parsed.quiet))
+        result, interrupted = _searched(bench, effort, budget, folder=folder, url=url, watcher=watcher)
     _save(result, folder, request, toolchain)
     if interrupted:
         raise KeyboardInterrupt
-    _print(result, folder, output=parsed.output, price=parsed.price, own=own)
-    if stage != "modelled" or parsed.out:
-        page = leave_report(folder.path, parsed.price)
-        if page is not None and parsed.output == "table":
-            print_view(f"report: {page}")
+    page = leave_report(folder.path, parsed.price) if stage != "modelled" or parsed.out else None
+    _print(result, parsed, Written(folder, page), own=own)
     return _code(result)
 
 
-def _searched(bench: Bench, effort: Effort, budget: Budget | None, *, folder: RunFolder, url: str) -> tuple[SearchResult, bool]:
+def _searched(
+    bench: Bench, effort: Effort, budget: Budget | None, *, folder: RunFolder, url: str, watcher: ProgressWatcher
+) -> tuple[SearchResult, bool]:
     """The result, tuned where there is a budget; and whether somebody interrupted the tuning."""
-    with ProgressWatcher(stderr_console()) as watcher:
+    with watcher:
         result = search(bench, effort, watcher)
         if budget is None:
             return result, False
@@ -216,18 +234,31 @@ def _save(result: SearchResult, folder: RunFolder, request: SearchRequest, toolc
     folder.save(result.to_json(), plan)
 
 
-def _print(result: SearchResult, folder: RunFolder, *, output: str, price: float | None, own: OwnPlan | None) -> None:
-    cost = Cost.of(result.winner, result.request.hardware, price) if result.winner else None
-    if output == "json":
+def _print(result: SearchResult, parsed: SearchOptions, written: Written, *, own: OwnPlan | None) -> None:
+    cost = Cost.of(result.winner, result.request.hardware, parsed.price) if result.winner else None
+    if parsed.output == "json":
         file = {} if own is None else {"imported": own.opinion.to_json() | {"candidate": own.candidate.to_json()}}
         print_json(result.to_json() | {"cost": cost.to_json() if cost else None} | file)
-    elif output == "csv":
+    elif parsed.output == "csv":
         print_csv([flat_row(candidate) for candidate in result.candidates])
     else:
-        print_view(search_view(result))
+        print_view(answer_view(result) if parsed.quiet else search_view(result, verbose=parsed.verbose))
         if own is not None:
             from planner.report.terminal.own_plan import own_plan_view
 
             print_view(own_plan_view(own, result.winner))
         if cost:
-            print_view(f"\n{cost.says}\nplan: {folder.plan_file}")
+            print_view(cost.says)
+        print_places(_places(parsed, written, winner=result.winner is not None))
+
+
+def _places(parsed: SearchOptions, written: Written, *, winner: bool) -> Iterator[tuple[str, str]]:
+    """The files of a search, and the commands to continue with."""
+    run = shlex.quote(str(written.folder.path))
+    if winner:
+        yield "plan", str(written.folder.plan_file)
+    if written.page is not None:
+        yield "report", str(written.page)
+    if winner:
+        yield "next", f"lcplan explain {run}"
+        yield "next", f"lcplan export {run} --to {parsed.trainer or DEFAULT_TRAINER}"

@@ -18,15 +18,15 @@ from lcplan.formats.textfile import write_text
 
 PACKAGE = "vl-convert-python"
 MODULES = ("vl_convert", "jinja2")
-"""The modules of the extra: the charts' renderer and the page's template engine."""
-WAY_OUT = 'the report needs the extra: pip install "lcplan[report]"'
+"""The modules that the report needs: the charts' renderer and the page's template engine."""
+WAY_OUT = 'the report needs packages that are installed with lcplan and are gone: pip install --upgrade "lcplan"'
 PIXELS_PER_POINT = 2.0
 """Resolution of PNG charts, as on a display of high density."""
 BUNDLED = "window.vegaEmbed = vegaEmbed;"
 
 
 def available() -> bool:
-    """Whether the extra is installed; imports nothing."""
+    """Whether they are installed; imports nothing."""
     return all(find_spec(module) is not None for module in MODULES)
 
 
@@ -36,7 +36,7 @@ def require() -> Any:
     Raises
     ------
     StageFailedError
-        The extra is not installed; the message names it.
+        They are not installed; the message gives the command.
     """
     if not available():
         raise StageFailedError(WAY_OUT)

@@ -6,38 +6,42 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import GIB, MIB
 from planner.candidates.candidate import Candidate
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import Bar, FittedTable, titled
 from planner.report.view.candidates import CandidateTable
 from planner.report.view.marks import MARKS
 from planner.report.view.performance import Share, by_backend, host_bytes, memory_shares, need_bytes, time_shares
 
 BAR_WIDTH = 30
+_ORDER = ("tokens/s", "backend", "matmul", "mb", "host", "scheme", "cache")
+LEAVES = {name: place for place, name in enumerate(_ORDER, start=1)}
+"""Order in which columns leave on a narrow terminal; mesh, remat, step, memory and headroom stay."""
 _OUTCOMES = {"fits": "", "over": "over", "failed": "failed"}
 
 
-def candidate_table(candidates: Sequence[Candidate], title: str, *, budget_bytes: float, reasons: Sequence[str] = ()) -> Table:
+def candidate_table(
+    candidates: Sequence[Candidate], title: str, *, budget_bytes: float, reasons: Sequence[str] = ()
+) -> FittedTable:
     """One line for each candidate, best first; with ``reasons``, a last column with the reason for which each is shown.
 
     A half-width that all rows share is in the heading.
     """
     shown = CandidateTable.of(candidates, budget_bytes)
     table = titled(title, header_style="dim")
-    table.padding = (0, 1, 0, 0)
+    table.gap = 1
     table.add_column("#", justify="right", no_wrap=True)
     for name in ("mesh", *shown.knobs):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True, leaves=LEAVES.get(name, 0))
     step = _shared([row.performance.step_unsure for row in shown.rows])
     memory = _shared([row.performance.memory_unsure for row in shown.rows])
     unit, name = (GIB, "GiB") if max(one.best.memory_bytes for one in candidates) >= GIB else (MIB, "MiB")
     figures = [f"step {step}", *(() if reasons else ("tokens/s",)), f"{name} {memory}", "free", *(("host",) * shown.offloads)]
     for heading in ("mb", *figures):
-        table.add_column(heading.strip(), justify="right", no_wrap=True)
-    table.add_column("best" if reasons else "", no_wrap=not reasons, overflow="fold")
+        table.add_column(heading.strip(), justify="right", no_wrap=True, leaves=LEAVES.get(heading, 0))
+    table.add_column("best" if reasons else "", no_wrap=not reasons)
     for row, one, last in zip(shown.rows, candidates, reasons or [_OUTCOMES[row.outcome] for row in shown.rows], strict=True):
         performance = row.performance
         seconds = performance.marked_step if not step else f"{performance.step} {MARKS[performance.step_rung]}"
@@ -72,12 +76,11 @@ def parts(candidate: Candidate) -> Iterator[RenderableType]:
 
 def breakdown(shares: Sequence[Share]) -> Padding:
     """Parts of a whole as bars, indented."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    table = FittedTable(headings=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
+    table.add_column()
     for share in shares:
-        bar = Text("█" * (max(1, round(BAR_WIDTH * share.ratio)) if share.ratio > 0 else 0), style="cyan")
-        table.add_row(share.label, share.amount, f"{share.ratio:.1%}", bar)
+        table.add_row(share.label, share.amount, f"{share.ratio:.1%}", Bar(share.ratio, BAR_WIDTH))
     return Padding(table, (0, 0, 0, 2))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import FittedTable
 from planner.report.view.clusters import HEADINGS, LEGEND, best_lines, cluster_rows
 from planner.report.view.marks import LEGEND as MARKS
 from planner.run.clusters import Comparison
@@ -34,9 +34,9 @@ def _sections(comparison: Comparison) -> Iterator[RenderableType]:
         yield Text(f"note: {note}", style="yellow")
 
 
-def _table(comparison: Comparison) -> Table:
-    """Clusters are columns: a row of thirteen figures is wider than a terminal."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _table(comparison: Comparison) -> FittedTable:
+    """Clusters are columns, below each other on a narrow terminal: a row of thirteen figures is wider than a terminal."""
+    table = FittedTable(header_style="bold", blocks=True)
     rows = cluster_rows(comparison)
     table.add_column("", no_wrap=True, style="dim")
     for row in rows:

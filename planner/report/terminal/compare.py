@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cost_models.collectives.step import collectives
@@ -16,6 +15,7 @@ from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.estimate import bases, speed, verdict
 from planner.report.terminal.headline import headline
+from planner.report.terminal.tables import FittedTable
 from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
 from planner.space.analysis import setting_of
@@ -66,8 +66,8 @@ def _troubles(compiled: Compiled | None) -> tuple[str, ...]:
     return (*([f"failed: {compiled.error}"] if compiled.error else []), *(f"warning: {words}" for words in compiled.warnings))
 
 
-def _table(candidates: Sequence[Candidate], request: SearchRequest) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def _table(candidates: Sequence[Candidate], request: SearchRequest) -> FittedTable:
+    table = FittedTable(blocks=True)
     table.add_column("", no_wrap=True)
     for name in ways(candidates):
         table.add_column(name, justify="right")

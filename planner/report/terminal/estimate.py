@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.evidence.measurement import Compiled
@@ -14,7 +13,7 @@ from lcplan.spec.collective import CollectiveUse
 from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import parts
 from planner.report.terminal.headline import headline
-from planner.report.terminal.tables import plain
+from planner.report.terminal.tables import FittedTable, plain
 from planner.report.view import performance
 from planner.report.view.marks import LEGEND
 from planner.request.request import SearchRequest
@@ -82,7 +81,7 @@ def _compiled(compiled: Compiled, candidate: Candidate) -> Iterator[RenderableTy
         yield Text(f"warning: {warning}", style="yellow")
 
 
-def collective_table(uses: tuple[CollectiveUse, ...]) -> Table:
+def collective_table(uses: tuple[CollectiveUse, ...]) -> FittedTable:
     """Every collective of the executable, most bytes per step first."""
     table = plain("collective", "axis", "backend", figures=("bytes per call", "calls per step", "bytes per step"))
     for use in sorted(uses, key=lambda use: -use.total_bytes):

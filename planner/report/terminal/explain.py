@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from cost_models.parts.find import memory_label, time_label
@@ -16,7 +15,7 @@ from planner.explain.why import Difference, Verdict
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import speed, verdict
 from planner.report.terminal.headline import headline
-from planner.report.terminal.tables import plain, titled
+from planner.report.terminal.tables import FittedTable, plain, titled
 from planner.report.view.explanation import bases, moved, others, waited
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import memory_shares, time_shares
@@ -106,7 +105,7 @@ def _communication(found: Explanation) -> Iterator[RenderableType]:
         yield Text(f"  {found.candidate.strategy.backend}: {found.backend_needs}")
 
 
-def _inventory(found: Explanation) -> Table:
+def _inventory(found: Explanation) -> FittedTable:
     compiled = any(line.compiled_bytes is not None for line in found.inventory)
     table = plain("collective", figures=("bytes per step ~", "calls ~", *(("bytes per step c", "calls c") if compiled else ())))
     table.add_column("" if compiled else "over", no_wrap=True)
@@ -123,7 +122,7 @@ def _inventory(found: Explanation) -> Table:
 def _basis(found: Explanation) -> Iterator[RenderableType]:
     yield Text(f"Basis: {found.measured_share:.0%} of the step on rates measured on this kind of device", style="bold")
     table = plain("part", figures=("seconds",))
-    table.add_column("basis", overflow="fold")
+    table.add_column("basis")
     for one in bases(found):
         if one.kind == "fallback":
             table.add_row(one.part, one.seconds, one.lacking)
@@ -131,21 +130,21 @@ def _basis(found: Explanation) -> Iterator[RenderableType]:
         yield Padding(table, (0, 0, 0, 2))
 
 
-def _others(found: Explanation) -> Table:
+def _others(found: Explanation) -> FittedTable:
     table = titled("Why not another")
     table.add_column("strategy", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table.add_column("why")
     for other in others(found)[:SHOWN_OTHERS]:
         table.add_row(other.short, other.against, other.why)
     return table
 
 
-def _shifts(found: Explanation) -> Table:
+def _shifts(found: Explanation) -> FittedTable:
     table = titled("Changes that would alter the choice (modelled)")
     for name in ("if", "is"):
         table.add_column(name, no_wrap=True)
-    table.add_column("then best", overflow="fold")
+    table.add_column("then best")
     for shift in moved(found):
         rate = f"{shift.tokens_per_s} tokens/s"
         if not shift.strategy:
@@ -175,7 +174,7 @@ def _compared(found: Comparison) -> Iterator[RenderableType]:
     yield Text(LEGEND, style="dim")
 
 
-def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, show: Callable[[float], str]) -> Table:
+def _differences(terms: tuple[Difference, ...], label: Callable[[str], str], *, show: Callable[[float], str]) -> FittedTable:
     table = plain("part", figures=("1", "2", "2 less 1"))
     whole = sum(abs(term.more) for term in terms) or 1.0
     table.add_column("", no_wrap=True)

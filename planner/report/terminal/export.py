@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.evidence.measurement import Compiled
@@ -14,7 +13,7 @@ from lcplan.formats.units import format_bytes, format_seconds
 from planner.export.check import CheckResult
 from planner.export.cost import Cost, Effect
 from planner.export.run import Export
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import FittedTable, titled
 from planner.trainers.common.own_compile import OwnMemory
 
 
@@ -43,10 +42,10 @@ def _sections(export: Export, files: Sequence[Path]) -> Iterator[RenderableType]
         yield Text(f"  {note}", style="dim")
 
 
-def difference_table(effects: Sequence[Effect]) -> Table:
+def difference_table(effects: Sequence[Effect]) -> FittedTable:
     """Each difference, and the effect of it by itself."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("Where the trainer differs from the plan", header_style="bold", overflow="fold")
+    table = FittedTable()
+    table.add_column("Where the trainer differs from the plan")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("memory", justify="right", no_wrap=True)
     for effect in effects:
@@ -94,7 +93,7 @@ def compile_view(theirs: OwnMemory, *, ours: Compiled | None, cost: Cost) -> Gro
     """The compiled memory of the trainer's step and of lcplan's, both by ``memory_analysis()``."""
     table = titled(f"Compiled for {theirs.topology}, a device")
     for name in ("", "argument", "temp", "total"):
-        table.add_column(name, justify="left" if not name else "right", header_style="dim")
+        table.add_column(name, justify="left" if not name else "right")
     table.add_row(theirs.label, *(format_bytes(x) for x in (theirs.argument_bytes, theirs.temp_bytes, theirs.total_bytes)))
     if ours is not None and ours.total_bytes is not None:
         temp = ours.temp_bytes or 0

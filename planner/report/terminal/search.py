@@ -1,11 +1,10 @@
-"""The output of ``lcplan search``: the answer, the alternatives, the rejections with their reasons, and the next steps."""
+"""The output of ``lcplan search``: the answer, the candidates and alternatives, the rejections, and the answer in full."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_bytes, format_seconds
@@ -14,7 +13,7 @@ from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import backend_lines, candidate_table, parts
 from planner.report.terminal.estimate import bases
 from planner.report.terminal.headline import headline
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import FittedTable, titled
 from planner.report.terminal.tuning import tuning_view
 from planner.report.view import performance
 from planner.report.view.alternatives import tradeoffs
@@ -26,36 +25,55 @@ from planner.run.result import SearchResult
 SHOWN = 10
 
 
-def search_view(result: SearchResult) -> Group:
-    """The whole answer."""
-    return Group(*_sections(result))
+def search_view(result: SearchResult, *, verbose: bool = False) -> Group:
+    """The answer, how it was found, and the answer with its figures again; ``verbose``: with every rule that rejects.
+
+    Without an answer the rules are always there.
+    """
+    return Group(*_sections(result, verbose=verbose))
 
 
-def _sections(result: SearchResult) -> Iterator[RenderableType]:
+def answer_view(result: SearchResult) -> Group:
+    """The answer without the tables."""
+    return Group(*_answer(result))
+
+
+def _sections(result: SearchResult, *, verbose: bool) -> Iterator[RenderableType]:
+    winner = result.winner
     if result.device_use:
         yield Text(result.device_use.says, style="bold yellow")
     yield headline(result.request)
     yield Text()
-    yield _funnel(result)
+    if winner is not None:
+        yield Text(performance.short(winner, result.request), style="bold green")
+        yield Text()
+    rejected = bool(result.reasons) and (verbose or winner is None)
+    yield _funnel(result, more=bool(result.reasons) and not rejected)
     yield Text()
-    winner = result.winner
     if result.candidates:
         yield from _candidates(result)
-    if winner:
-        yield Text()
-        yield from winner_view(winner, result.request, tie=tuple(_tie(result)))
-    else:
-        yield _nothing(result)
-        for change in result.changes:
-            yield Text(f"  would fit: {change.says} (step {format_seconds(change.step_s)})")
+    if winner is not None:
+        yield from parts(winner)
     if result.tuning:
         yield Text()
         yield tuning_view(result.tuning)
-    if result.reasons:
+    if rejected:
         yield Text()
         yield _rejections(result)
     for note in result.notes:
         yield Text(f"note: {note}", style="yellow")
+    yield Text()
+    yield from _answer(result)
+
+
+def _answer(result: SearchResult) -> Iterator[RenderableType]:
+    winner = result.winner
+    if winner is not None:
+        yield from winner_view(winner, result.request, tie=tuple(_tie(result)))
+        return
+    yield _nothing(result)
+    for change in result.changes:
+        yield Text(f"  would fit: {change.says} (step {format_seconds(change.step_s)})")
 
 
 def _candidates(result: SearchResult) -> Iterator[RenderableType]:
@@ -66,7 +84,7 @@ def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     axes = letters(optional=result.request.model.experts is not None)
     yield Text(f"mesh: devices: {axes}", style="dim")
     host = ";  host: its memory with offloaded tensors" if any(map(performance.host_bytes, shown)) else ""
-    yield Text(f"mb microbatches;  free: budget less memory and allowance{host}", style="dim")
+    yield Text(f"mb microbatches;  free: budget less memory and allowance, in GiB{host}", style="dim")
     yield Text(LEGEND, style="dim")
     yield from _alternatives(result)
     yield from _trouble(shown)
@@ -91,7 +109,7 @@ def _tie(result: SearchResult) -> Iterator[Text]:
 def _nothing(result: SearchResult) -> RenderableType:
     """Explain why there is no winner: show the nearest miss, or note that there was nothing to price."""
     if result.nearest_miss:
-        return Group(*([Text()] if result.candidates else []), _nearest_miss(result.nearest_miss, result.request))
+        return _nearest_miss(result.nearest_miss, result.request)
     failed = [candidate for candidate in result.candidates if not candidate.usable]
     if failed:
         return Text(f"No strategy was measured: all {len(failed)} compiles or timings failed, as listed above", style="yellow")
@@ -104,12 +122,12 @@ def _nearest_miss(miss: Candidate, request: SearchRequest) -> Text:
     return Text(performance.nearest_miss(miss, request), style="yellow")
 
 
-def _funnel(result: SearchResult) -> Text:
+def _funnel(result: SearchResult, *, more: bool) -> Text:
     counts = result.counts
     rejected = sum(counts.rejected.values())
     return Text(
         f"{counts.enumerated:,} strategies: {rejected:,} rejected by rules, {counts.estimated:,} priced, "
-        f"{counts.over_budget:,} over budget, {counts.survivors} survivors"
+        f"{counts.over_budget:,} over budget, {counts.survivors} survivors{'; -v shows the rules' * more}"
     )
 
 
@@ -128,18 +146,18 @@ def _trouble(candidates: Sequence[Candidate]) -> Iterator[Text]:
 
 
 def winner_view(winner: Candidate, request: SearchRequest, *, tie: tuple[Text, ...] = ()) -> Iterator[RenderableType]:
-    """The winner with its ties, its figures and their parts."""
+    """The winner with its ties, its figures and their bases."""
     yield Text(f"Winner: {winner.strategy.label}", style="bold green")
     yield from tie
     yield Text(performance.speed(winner))
-    yield Text(f"{performance.memory(winner, request)}, of {format_bytes(request.budget_bytes)}")
+    free = performance.headroom(winner, request.budget_bytes)
+    yield Text(f"{performance.memory(winner, request)}, of {format_bytes(request.budget_bytes)}: {free} free")
     if words := performance.host(winner, request.hardware):
         yield Text(words)
     yield from bases(winner)
-    yield from parts(winner)
 
 
-def _rejections(result: SearchResult) -> Table:
+def _rejections(result: SearchResult) -> FittedTable:
     table = titled("Rejected, by the first rule that each breaks")
     table.add_column("rule", no_wrap=True, style="dim")
     table.add_column("strategies", justify="right", no_wrap=True)

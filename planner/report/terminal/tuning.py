@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import FittedTable, titled
 
 SHOWN = 12
 
 
-def tuning_view(history: Sequence[Mapping[str, Any]]) -> Table:
+def tuning_view(history: Sequence[Mapping[str, Any]]) -> FittedTable:
     """The trials that improved or are on the front, and the last of the others; the run's result.json has all."""
     counts = Counter(str(one["outcome"]) for one in history)
     title = f"Tuning: {len(history)} trials: " + ", ".join(f"{count} {name}" for name, count in counts.items())

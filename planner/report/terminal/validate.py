@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from planner.report.terminal.tables import FittedTable
 from planner.report.view.validation import QUANTITIES, errors, modelled, percent, ratio, with_unit
 from planner.validate.scoring.result import TableResult
 
@@ -27,7 +27,7 @@ def _sections(results: Sequence[TableResult]) -> Iterator[RenderableType]:
     )
 
 
-def _summaries(results: Sequence[TableResult]) -> Table:
+def _summaries(results: Sequence[TableResult]) -> FittedTable:
     table = _table("table", "quantity", "rows", "mean", "bias", "worst", "LOO", "rank", "fitted", left=2)
     for result in results:
         for number, row in enumerate(errors(result)):
@@ -61,8 +61,8 @@ def _one(result: TableResult) -> Iterator[RenderableType]:
         yield Text(f"fitted on this table: {entry.name} = {shown} ({entry.unit})", style="yellow")
 
 
-def _table(*names: str, left: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def _table(*names: str, left: int) -> FittedTable:
+    table = FittedTable()
     for index, name in enumerate(names):
         table.add_column(name, no_wrap=index == 0, justify="left" if index < left else "right")
     return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import GIB, format_bytes, format_seconds, format_tokens
@@ -14,7 +13,7 @@ from planner.candidates.candidate import Candidate
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.estimate import bases, speed, verdict
 from planner.report.terminal.headline import headline
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import FittedTable, titled
 from planner.report.view.labels import mesh_label
 from planner.report.view.marks import LEGEND
 from planner.report.view.performance import Performance, host, host_bytes, memory_shares
@@ -117,7 +116,7 @@ def _compiled(found: CompiledBoundary, quantity: str) -> Text:
     return Text(words, style="bold")
 
 
-def _changes(found: Boundary, quantity: str) -> Table:
+def _changes(found: Boundary, quantity: str) -> FittedTable:
     """Changes that would make the next step fit: changes of the job by the cost of a token, then more hardware."""
     table = titled("Changes that would help, cheapest first")
     table.add_column("change")
@@ -131,9 +130,9 @@ def _changes(found: Boundary, quantity: str) -> Table:
     return table
 
 
-def _points(result: WhatIf) -> Table:
+def _points(result: WhatIf) -> FittedTable:
     table = titled("Best strategy at each point")
-    table.padding = (0, 1, 0, 0)
+    table.gap = 1
     names = [name for name in result.points[0].varied if not _twin(name, result.points[0])]
     for name in names:
         table.add_column(_HEADINGS.get(name, name), justify="right", no_wrap=True)
@@ -146,7 +145,7 @@ def _points(result: WhatIf) -> Table:
     for name in ("step", "tokens/s", "GiB"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("host" if offloads else "", no_wrap=True)
-    table.add_column("binds", overflow="fold", min_width=8)
+    table.add_column("binds")
     most = max((c.best.tokens_per_s for c in (point.candidate for point in result.points) if c and c.best.fits), default=1.0)
     for point in result.points:
         cells = _cells(point, names, result=result, most=most)

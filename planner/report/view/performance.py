@@ -144,12 +144,19 @@ def by_backend(candidate: Candidate) -> str:
 
 
 def speed(candidate: Candidate) -> str:
-    """Step time and rates in one sentence."""
+    """Step time and rates, all on the best evidence for the time, in one sentence."""
     shown, estimate = Performance.of(candidate), candidate.estimate
+    mfu = estimate["mfu_ratio"] * estimate["step_s"] / candidate.best.step_s
     return (
         f"step {shown.unsure_step}, {shown.tokens_per_s} tokens/s, "
-        f"{estimate['tflop_per_s_per_device']:.0f} TFLOP/s per device, modelled (MFU {estimate['mfu_ratio']:.0%}, causal FLOPs)"
+        f"{shown.tflop_per_s} TFLOP/s per device, {shown.step_rung} (MFU {mfu:.0%}, causal FLOPs)"
     )
+
+
+def short(candidate: Candidate, request: SearchRequest) -> str:
+    """The strategy, its step time and memory with marks, and its headroom."""
+    shown, free = Performance.of(candidate), headroom(candidate, request.budget_bytes)
+    return f"{candidate.strategy.label}: {shown.marked_step} a step, {shown.marked_memory}, {free} free"
 
 
 def memory(candidate: Candidate, request: SearchRequest) -> str:

@@ -20,7 +20,7 @@ from planner.report.terminal.candidates import candidate_table
 from planner.run.run_read import read_run
 
 MOST_BYTES = 5 * 10**6
-needs_extra = pytest.mark.skipif(not vega.available(), reason='needs the extra "report"')
+needs_extra = pytest.mark.skipif(not vega.available(), reason="needs the report's packages")
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_the_page_and_the_terminal_show_the_same_candidates(run):
 
 def test_without_the_extra_one_clear_message(run, monkeypatch, tmp_path):
     monkeypatch.setattr(vega, "find_spec", lambda name: None)
-    with pytest.raises(StageFailedError, match=r'the report needs the extra: pip install "lcplan\[report\]"'):
+    with pytest.raises(StageFailedError, match="the report needs packages that are installed with lcplan"):
         write_report(Report.of(run), tmp_path / "report.html")
     assert not list(tmp_path.glob("report.html"))
 

@@ -24,7 +24,7 @@ READY = "html[data-ready=yes]"
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on PATH (Debian: apt-get install chromium)"),
-    pytest.mark.skipif(not vega.available(), reason='needs the extra "report"'),
+    pytest.mark.skipif(not vega.available(), reason="needs the report's packages"),
 ]
 
 

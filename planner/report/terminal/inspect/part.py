@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.evidence.measurement import Compiled
 from lcplan.formats.units import format_bytes, format_seconds
 from planner.inspect.part import Bench, Variant
+from planner.report.terminal.tables import FittedTable
 from planner.report.view.marks import LEGEND
 
 
@@ -58,11 +58,11 @@ def _troubles(one: Variant) -> Iterator[str]:
         yield from (f"warning: {words}" for words in one.compiled.warnings)
 
 
-def _table(bench: Bench, variants: Sequence[Variant], names: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def _table(bench: Bench, variants: Sequence[Variant], names: Sequence[str]) -> FittedTable:
+    table = FittedTable(blocks=True)
     table.add_column("", no_wrap=True)
     for name in names:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(name, justify="right")
     for title, read in _FIGURES.items():
         if title != "attention by" or bench.part.kind == "attention":
             table.add_row(title, *(_figure(one.compiled, read) for one in variants))

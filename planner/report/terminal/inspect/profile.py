@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_seconds
 from planner.inspect.profile.operation import Operation
 from planner.inspect.profile.report import LABELS, ProfileReport, Row
-from planner.report.terminal.tables import plain
+from planner.report.terminal.tables import FittedTable, plain
 from planner.report.view.marks import LEGEND
 
 FIRST = 8
@@ -51,7 +50,7 @@ def _sections(report: ProfileReport) -> Iterator[RenderableType]:
         )
 
 
-def _parts(report: ProfileReport) -> Table:
+def _parts(report: ProfileReport) -> FittedTable:
     planned = report.candidate is not None
     figures = ("measured t", "share", "hidden t")
     table = plain("part", figures=("predicted ~", *figures, "ratio") if planned else figures)
@@ -76,7 +75,7 @@ def _cells(row: Row, step_s: float, *, planned: bool) -> list[str]:
     return [LABELS[row.key], *cells]
 
 
-def _collectives(report: ProfileReport) -> Table:
+def _collectives(report: ProfileReport) -> FittedTable:
     table = plain("op", "axis", figures=("calls", "total t", "exposed t"))
     found = sorted(report.profile.collectives.items(), key=lambda item: -item[1].total_s)
     for (op, axis), time in found:
@@ -86,10 +85,10 @@ def _collectives(report: ProfileReport) -> Table:
 
 
 def _operations(report: ProfileReport) -> Iterator[RenderableType]:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittedTable()
     table.add_column("time t", justify="right", no_wrap=True)
     table.add_column("part", no_wrap=True)
-    table.add_column("operation", overflow="fold")
+    table.add_column("operation")
     for one, part, seconds in report.profile.operations[:FIRST]:
         table.add_row(format_seconds(seconds), LABELS.get(part, part), f"{one.name} {_place(one)}".strip())
     yield table

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.evidence.execution import Buffer
@@ -14,7 +13,7 @@ from lcplan.formats.units import GIB, format_bytes, format_count, format_seconds
 from planner.own_step.candidate import StepCandidate
 from planner.own_step.search import StepResult
 from planner.report.terminal.candidates import breakdown
-from planner.report.terminal.tables import plain, titled
+from planner.report.terminal.tables import FittedTable, titled
 from planner.report.view.performance import Share
 
 SHOWN = 12
@@ -60,10 +59,10 @@ def _funnel(result: StepResult) -> str:
     )
 
 
-def _table(result: StepResult) -> Table:
+def _table(result: StepResult) -> FittedTable:
     knobs = tuple(result.request.space.knobs)
     table = titled("Best candidates" if result.winner else "Candidates; no candidate fits", header_style="dim")
-    table.padding = (0, 1, 0, 0)
+    table.gap = 1
     table.add_column("#", justify="right", no_wrap=True)
     for name in ("mesh", *knobs):
         table.add_column(name, no_wrap=True)
@@ -146,11 +145,11 @@ def candidate_view(one: StepCandidate) -> Iterator[RenderableType]:
         yield breakdown(shares(time.parts))
 
 
-def buffer_table(buffers: Sequence[Buffer]) -> Table:
+def buffer_table(buffers: Sequence[Buffer]) -> FittedTable:
     """One line for each buffer: size, shape, source line, operation."""
-    table = plain("", "shape", "line", figures=())
-    table.show_header = False
-    table.add_column(overflow="ellipsis", no_wrap=True)
+    table = FittedTable(headings=False)
+    for leaves in (0, 2, 0, 1):
+        table.add_column(no_wrap=True, leaves=leaves)
     for one in buffers:
         table.add_row(f"  {format_bytes(one.bytes):>10}", one.shape, one.line, _end_of(one.operation), style="dim")
     return table
@@ -170,7 +169,7 @@ def shares(parts: Mapping[str, float]) -> list[Share]:
     return [Share(name, format_seconds(seconds), seconds / whole) for name, seconds in ordered]
 
 
-def _rejections(result: StepResult) -> Table:
+def _rejections(result: StepResult) -> FittedTable:
     table = titled("Rejected, by the first rule that each breaks")
     table.add_column("rule", style="dim")
     table.add_column("strategies", justify="right", no_wrap=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lcplan.formats.units import format_bytes, format_count, format_seconds
 from planner.inspect.program import Looked
 from planner.report.terminal.candidates import breakdown
 from planner.report.terminal.steps.own_step import buffer_table, shares
-from planner.report.terminal.tables import titled
+from planner.report.terminal.tables import FittedTable, titled
 
 KERNELS, MESSAGES = 10, 12
 
@@ -57,7 +56,7 @@ def _flags(one: Looked) -> str:
     return f", {','.join(f'{name}={value}' for name, value in one.flags)}" if one.flags else ""
 
 
-def _messages(one: Looked) -> Table:
+def _messages(one: Looked) -> FittedTable:
     table = titled("Collectives per step", header_style="dim")
     for name in ("op", "axis", "level"):
         table.add_column(name, no_wrap=True)
@@ -71,7 +70,7 @@ def _messages(one: Looked) -> Table:
     return table
 
 
-def _kernels(one: Looked) -> Table:
+def _kernels(one: Looked) -> FittedTable:
     table = titled("Kernels per step", header_style="dim")
     table.add_column("kernel", no_wrap=True)
     for name in ("calls", "FLOP", "traffic"):
@@ -82,7 +81,7 @@ def _kernels(one: Looked) -> Table:
     return table
 
 
-def _difference(found: Sequence[Looked]) -> Table:
+def _difference(found: Sequence[Looked]) -> FittedTable:
     """One column per set of flags."""
     table = titled("Difference of the flags", header_style="dim")
     table.add_column("")
