@@ -85,7 +85,7 @@ class StateBytes:
     @cached_property
     def copies(self) -> Floats:
         """A bf16 copy of fp32 weights that is differentiated in their place, so that gradients are bf16 [bytes per element]."""
-        return COPY_BYTES * (self._halves & ~self.rounded)
+        return np.where(self._halves & ~self.rounded, COPY_BYTES, 0.0)
 
     @cached_property
     def last_gradient(self) -> Floats:
