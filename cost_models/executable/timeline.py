@@ -1,4 +1,4 @@
-"""Timeline of an executable: what each stream of a device runs, from the schedule and the priced durations."""
+"""Timeline of an executable: the work of each stream of a device, from the schedule and the priced durations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
     start_s: float
     end_s: float
     runs: int = 1
-    """Runs of a loop's body that the span stands for."""
+    """Runs of a loop's body that the span covers."""
 
 
 class _Drawing(Clock):
@@ -64,7 +64,7 @@ class _Drawing(Clock):
 
 
 def timeline(execution: Execution, hardware: HardwareSpec, *, devices: int) -> tuple[Span, ...]:
-    """Return what the two streams of a device run during a step.
+    """Return the work of the two streams of a device during a step.
 
     The first run of a loop's body is drawn as it is, and all later runs as one long run of it.
 

@@ -1,4 +1,4 @@
-"""What a step keeps for each parameter: the knobs of the optimizer's state, its dtypes, and which parameters are trained."""
+"""Knobs of the bytes that a step keeps for each parameter: optimizer, dtypes of the state, and which parameters are trained."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOMENTS: Mapping[str, float] = MappingProxyType(
 )
 """Arrays of a matrix's size that each optimizer keeps. AdamW's are two moments; Lion (arXiv:2302.06675) and Muon (github
 KellerJordan/Muon) have one; Adafactor (arXiv:1804.04235) keeps sums of rows and columns in place of the second and no first;
-SGD has no momentum here, as ``torch.optim.SGD`` and ``optax.sgd`` have none unless asked. Muon keeps both moments of AdamW for
-the embedding and the head."""
+SGD has no momentum here, which is also the default of ``torch.optim.SGD`` and ``optax.sgd``. Muon keeps both moments of AdamW
+for the embedding and the head."""
 BLOCK = 256
 """Elements that share one fp32 scale of moments in 8 bits: bitsandbytes' (github bitsandbytes-foundation/bitsandbytes,
 ``quantize_blockwise``), as in 8-bit optimizers (arXiv:2110.02861)."""

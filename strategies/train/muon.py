@@ -19,7 +19,7 @@ _RMS = 0.2  # of an update, times the root of the longer side, as AdamW's (arXiv
 
 
 def muon(rest: optax.GradientTransformation, *, learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
-    """Momentum made orthogonal by five Newton-Schulz steps; ``rest`` updates what is no matrix of a layer."""
+    """Momentum made orthogonal by five Newton-Schulz steps; ``rest`` updates parameters other than the matrices of layers."""
 
     def of(path: str, leaf: Any) -> optax.GradientTransformation:
         return _one_layer(path, leaf.shape[1:], learning_rate=learning_rate, weight_decay=weight_decay)

@@ -64,7 +64,7 @@ def _rule(strategy: Strategy, learning_rate: float) -> optax.GradientTransformat
 
 
 def apply_updates(params: Any, updates: Any, *, strategy: Strategy, step: Int[Array, ""]) -> Any:
-    """Add fp32 updates; without masters, what bf16 cannot hold decides the chance to round away from zero.
+    """Add fp32 updates; without masters, the remainder beyond bf16 is the chance to round away from zero.
 
     Nearest rounding would lose updates below half a step of bf16, 1 / 512 of the weight (arXiv:2010.06192).
     """

@@ -71,7 +71,7 @@ def _buffer(size: int, index: str, made: Instruction | None, *, name: str, sourc
 
 
 def operation_of(one: Instruction) -> str:
-    """The instruction's name in the traced program, such as ``jit(step)/jvp()/while``; empty where the text has none."""
+    """The instruction's name in the traced program, such as ``jit(step)/jvp()/while``; empty if the text does not give one."""
     found = _NAME.search(one.attributes)
     return found[1] if found else ""
 

@@ -89,7 +89,7 @@ def _instruction(module: Module, name: str) -> Instruction | None:
 
 
 def _thinned(alive: list[int]) -> tuple[int, ...]:
-    """At most ``POINTS`` values, each the largest of as many neighbours."""
+    """Return at most ``POINTS`` values, each the largest of as many neighbours."""
     count = min(len(alive), POINTS)
     edges = [index * len(alive) // count for index in range(count + 1)]
     return tuple(max(alive[a:b]) for a, b in pairwise(edges))

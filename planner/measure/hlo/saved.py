@@ -23,8 +23,9 @@ _VIEWS = {"bitcast", "reshape", "copy", "convert", "broadcast"}
 def saved_arrays(module: Module, sources: Sources) -> list[Buffer]:
     """Return the arrays that forward operations make and backward operations read, the largest first.
 
-    jax names the operations of a backward pass ``transpose(jvp(..))``, those that ``jax.checkpoint`` repeats among them. A loop
-    over layers stacks the arrays of all layers in one. An argument of the step that both passes read is no saved array.
+    jax names the operations of a backward pass ``transpose(jvp(..))``, also those operations that
+    ``jax.checkpoint`` repeats. A loop over layers stacks the arrays of all layers in one. An argument of the step that both
+    passes read is no saved array.
     """
     found = [one for place in module.computations.values() if _runs(place) for one in _Place(module, place, sources).saved()]
     return sorted(found, key=lambda one: -one.bytes)

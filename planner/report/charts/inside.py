@@ -1,4 +1,4 @@
-"""Charts of an executable: what its streams run over a step, its memory over the schedule, and its time by part."""
+"""Charts of an executable: the work of its streams over a step, its memory over the schedule, and its time by part."""
 
 from __future__ import annotations
 
