@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,9 @@ class StepMemory:
     layout: Layout
     squeezed: bool = False
     """Whether XLA rematerialises to save memory (``cost_models.memory.limit``)."""
+
+    _late: ClassVar[bool] = True
+    """Whether a layer's gradients are reduced during the next one."""
 
     @cached_property
     def _vectors(self) -> float:
@@ -115,7 +119,7 @@ class StepMemory:
     def _kinds(self) -> tuple[LayerBackward, ...]:
         """A layer's backward pass for each kind of layers."""
         return tuple(
-            (LayerBackward if part.setting.model.routed is None else ExpertBackward)(part, self.squeezed)
+            (LayerBackward if part.setting.model.routed is None else ExpertBackward)(part, self.squeezed, self._late)
             for part in self.layout.parts
         )
 

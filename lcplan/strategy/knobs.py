@@ -35,6 +35,7 @@ Scheduler = Literal[
 Dtype = Literal["bf16", "fp32"]
 KvDtype = Literal["bf16", "fp32", "fp8"]
 """Dtypes of a rollout's cache; fp8 is e4m3 with an fp32 factor per token and head."""
+Schedule = Literal["1f1b", "interleaved", "gpipe", "circular", "zb-h1", "zb-h2", "zb-v", "breadth-first"]
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 MoeDispatch = Literal["dropless", "capacity", "gather"]
@@ -42,6 +43,13 @@ ExpertTensor = Literal["split", "whole"]
 ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
 CacheLayout = Literal["whole", "power-of-two"]
 
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+BUILT_SCHEDULES: tuple[Schedule, ...] = SCHEDULES[:4]
+"""Schedules that lcplan's own step has."""
+LATE_SCHEDULES: tuple[Schedule, ...] = ("gpipe", "circular")
+"""Schedules in which backward passes begin after all forward passes."""
+VIRTUAL_SCHEDULES: tuple[Schedule, ...] = ("interleaved", "circular")
+"""Schedules whose stages may hold several chunks of layers."""
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "rccl")
 COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
@@ -129,6 +137,24 @@ class StepKnobs(Frozen):
     microbatches: Annotated[
         Part,
         Knob(help="Gradient accumulation steps", follows="every divisor of a rank's sequences", shown=True),
+    ] = 1
+    schedule: Annotated[
+        Schedule,
+        Knob(
+            help="Order in which the stages of a pipeline run forward and backward passes",
+            grid=("1f1b", "interleaved"),
+            axis="pipe",
+            workloads=("train",),
+        ),
+    ] = "1f1b"
+    virtual_stages: Annotated[
+        Size,
+        Knob(
+            help="Chunks of layers on each stage of a pipeline, in schedules that interleave them",
+            grid=(1, 2, 4),
+            axis="pipe",
+            workloads=("train",),
+        ),
     ] = 1
     loss_chunk_tokens: Annotated[
         Part,

@@ -90,9 +90,9 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Plan how to lay a long-context LLM out on a cluster, and know how sure you are.
 
-    lcplan enumerates meshes (data, fsdp, context, tensor, expert), context schemes, remat policies and collective backends;
-    rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the target's own
-    compiler, which needs no target hardware; and writes the winner as plan.yaml.
+    lcplan enumerates meshes (data, fsdp, context, tensor, expert, pipe), context schemes, remat policies and collective
+    backends; rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the
+    target's own compiler, which needs no target hardware; and writes the winner as plan.yaml.
     """
 
 

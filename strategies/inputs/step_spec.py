@@ -75,6 +75,16 @@ class StepSpec:
         return None if window is None or window >= self.workload.seq_len else window
 
     @property
+    def piped(self) -> bool:
+        """Whether stages of a pipeline share the layers."""
+        return self.strategy.mesh.pipe > 1
+
+    @property
+    def stages(self) -> int:
+        """Virtual stages of the pipeline; 1 without one."""
+        return self.strategy.mesh.pipe * self.strategy.virtual_stages if self.piped else 1
+
+    @property
     def kv_replicated(self) -> bool:
         """Whether tensor ranks outnumber the KV heads, so that ``tensor / K`` neighbours share one."""
         return self.strategy.mesh.tensor > self.model.kv_heads

@@ -107,6 +107,8 @@ def build_slice(spec: StepSpec) -> Slice:
         raise BadInputError(
             f"{strategy.label}: a slice is one rank of the manual step of a dense model; time the whole step instead"
         )
+    if spec.piped:
+        raise BadInputError(f"{strategy.label}: a slice is one rank of a step without a pipeline; time the whole step instead")
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs, rank = partition_specs(spec, params), slowest_rank(spec)
     params = jax.eval_shape(partial(master_params, strategy=strategy), params)

@@ -25,9 +25,11 @@ from strategies.model.batch import Batch, packed
 from strategies.model.decoder import Decoder
 from strategies.model.loss import IGNORE, Targets
 from strategies.parallel.collectives import all_reduce
-from strategies.parallel.mesh import BATCH_AXES, CONTEXT, axis_sizes, platform_of
+from strategies.parallel.mesh import BATCH_AXES, CONTEXT, PIPE, axis_sizes, platform_of
 from strategies.parallel.placement import axes_of, partition_specs
 from strategies.parallel.stored import differentiated, master_params
+from strategies.pipeline.ends import Ends
+from strategies.pipeline.gradients import through_stages
 from strategies.schemes.documents import gathered
 from strategies.schemes.layout import token_order
 from strategies.train.limits import check
@@ -185,13 +187,18 @@ class LossAndGradients:
 
     def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
         """Return the mean loss over the batch, gradients in their parameters' shardings, and dropped rows."""
-        tokens_over = (*BATCH_AXES, CONTEXT)
+        tokens_over: tuple[str, ...] = (*BATCH_AXES, CONTEXT)
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
-        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)), has_aux=True)
+        scale = 1 / valid.astype(jnp.float32)
+        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=scale), has_aux=True)
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
             parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, *x.shape[1:]), batch)
             params, wide = differentiated(params, self.spec.strategy), self.spec.strategy.grad_dtype == "fp32"
-            loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts, wide=wide)
+            if self.spec.piped:
+                ends, tokens_over = Ends(self.spec, parts, scale), (*tokens_over, PIPE)
+                loss_and_dropped, gradients = through_stages(nnx.merge(self.graph, params), ends, like=params)
+            else:
+                loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts, wide=wide)
         loss, dropped = all_reduce(loss_and_dropped, tokens_over)
         return loss, self._summed(gradients), dropped
 
@@ -207,7 +214,7 @@ class LossAndGradients:
         leaves, tree = jax.tree.flatten(gradients)
         groups = defaultdict(list)
         for index, split in enumerate(jax.tree.leaves(self.specs, is_leaf=lambda x: isinstance(x, P))):
-            replicated = tuple(axis for axis in self.spec.strategy.axis_order if axis not in axes_of(split))
+            replicated = tuple(axis for axis in self.spec.strategy.mesh_axes if axis not in axes_of(split))
             groups[replicated].append(index)
         for axes, indices in groups.items():
             for index, leaf in zip(indices, all_reduce([leaves[i] for i in indices], axes), strict=True):

@@ -60,6 +60,8 @@ ELSEWHERE = {
     "moe_capacity_percent": "counted in tests/strategies/test_moe_modes.py",
     "sampling": "another program",
     "segment": "devices of a domain that a job leaves idle, which are in no mesh",
+    "schedule": "stages of a pipeline, which only manual has (tests/strategies/test_pipeline_equality.py)",
+    "virtual_stages": "the same",
     "expert_fold": "priced, and refused by the step in every mode",
     "expert_tensor": "the same",
 }

@@ -145,8 +145,7 @@ def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
     """Compile one of lcplan's own programs and read all facts of its executable."""
     step = _step(job)
     start = time.perf_counter()
-    order = job.strategy.axis_order
-    view = MeshView(order, tuple(getattr(job.strategy.mesh, axis) for axis in order), segment=job.target.segment)
+    view = MeshView(job.strategy.mesh_axes, job.strategy.mesh_shape, segment=job.target.segment)
     with scratch_folder() as folder:
         lowered = step.jitted.lower(*step.abstract_arguments())
         compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
@@ -170,8 +169,7 @@ def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     lowered = step.jitted.lower(*step.abstract_arguments())
     compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
-    sizes = tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order)
-    mesh = MeshView(job.strategy.axis_order, sizes, segment=job.target.segment)
+    mesh = MeshView(job.strategy.mesh_axes, job.strategy.mesh_shape, segment=job.target.segment)
     text = compiled.as_text()
     facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
     if job.target.platform == "rocm":

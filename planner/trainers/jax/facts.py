@@ -58,6 +58,7 @@ TRAINER = Trainer(
     jax=JAX,
     own_step=True,
     experts=True,
+    pipeline=True,
     windows=True,
     precisions=("bf16", "fp32"),
     workloads=("train", "sample", "rl"),

@@ -15,6 +15,8 @@ CASES = {
     "offload_percent": ({"fsdp": 8, "remat": "offload-layer-in"}, 50),
     "backend": ({"fsdp": 8}, "symmetric"),
     "microbatches": ({"fsdp": 8}, 2),
+    "schedule": ({"pipe": 2, "fsdp": 4}, "gpipe"),
+    "virtual_stages": ({"pipe": 2, "fsdp": 4, "schedule": "circular", "microbatches": 2}, 2),
     "loss_chunk_tokens": ({"fsdp": 8}, 512),
     "attention_block": ({"fsdp": 8}, 1024),
     "segment": ({"fsdp": 64}, 32),
