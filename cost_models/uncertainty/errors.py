@@ -121,10 +121,10 @@ class PublishedErrors:
 
     def _basis(self, about: PredictionFacts, chosen: NDArray[np.intp], *, own: bool) -> str:
         tables = len(set(self._table[chosen]))
-        rows = f"{len(chosen)} most similar published rows, of {tables} table{'s' * (tables > 1)}"
+        last = f"of {tables} table{'s' * (tables > 1)}: {about.kind.label}"
         if own:
-            return f"90% of the {rows}: {about.kind.label}"
-        return f"no similar published row on {about.rates}: the largest error of the {rows}: {about.kind.label}"
+            return f"90% of the {len(chosen)} most similar published rows, {last}"
+        return f"no published row is similar: the largest error of the {len(chosen)} nearest, {last}"
 
 
 def _subject(kind: Kind) -> str:
