@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Subgroup
 from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.state_place import optimizer_shards
 from cost_models.inputs.table import ORDERS
 from cost_models.schemes.ring import ring_window
 from lcplan.spec.hardware import HardwareSpec
@@ -68,6 +69,8 @@ def subgroup_span(layout: Layout, span: Span, subgroup: Subgroup | None) -> Span
     """
     if subgroup is None:
         return span
+    if subgroup == "optimizer":
+        return _placed(layout, np.minimum(optimizer_shards(layout), span.members), span.stride)
     if subgroup == "experts":
         return _placed(layout, layout.expert_ranks, np.where(layout.folds, layout.expert_tensor, span.stride))
     if subgroup == "expert-replicas":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
+from cost_models.collectives.call_cost import CallCost, broadcast_cost, switch_cost
 from cost_models.collectives.group_span import Span, span_of, subgroup_span, torus_links
 from cost_models.collectives.placements import Places, distinct_places
 from cost_models.inputs.collective_term import Subgroup, Term
@@ -56,59 +56,6 @@ def _scaled(op: str, others: Floats) -> Floats:
     return 2.0 * others if op == "all-reduce" else others
 
 
-@dataclass(frozen=True)
-class CallCost:
-    """Cost of one call of a collective: ``latency_s + bytes * seconds_per_byte`` for an operand of ``bytes``; shape ``[n]``.
-
-    ``in_switch`` is the cost of another algorithm of the same collective; a call takes the faster one, as NCCL's tuning does.
-
-    Source: alpha-beta model of nccl-tests, doc/PERFORMANCE.md.
-    """
-
-    latency_s: Floats
-    seconds_per_byte: Floats
-    in_switch: CallCost | None = None
-
-    def seconds(self, size_bytes: Floats) -> Floats:
-        """Return the time of one call with an operand of ``size_bytes`` [s], shape ``[n]``."""
-        own: Floats = self.latency_s + size_bytes * self.seconds_per_byte
-        return own if self.in_switch is None else np.minimum(own, self.in_switch.seconds(size_bytes))
-
-    def spread(self, to_rows: Callable[[Floats], Floats]) -> CallCost:
-        """Return the costs of the rows that share each placement [s and s per byte], shape ``[n]``."""
-        other = self.in_switch.spread(to_rows) if self.in_switch is not None else None
-        return CallCost(to_rows(self.latency_s), to_rows(self.seconds_per_byte), other)
-
-
-def switch_cost(span: Span, rate: CollectiveRate) -> CallCost:
-    """Return the cost of an all-reduce that the switches of a domain sum, over groups with the placement ``span``.
-
-    ``a + b (n - 1) + S (1 + 1 / n) / B``: a device sends its operand once and receives the sum of its part, and the switches
-    send each part to all; a ring sends ``2 (n - 1) / n`` of the operand. Infinite for groups of more than one domain.
-
-    Parameters
-    ----------
-    span : Span
-        Groups.
-    rate : CollectiveRate
-        a, b [s] and B, one way of one device [bytes/s].
-
-    Returns
-    -------
-    CallCost
-        Latency [s per call] and time per byte of the operand [s/byte], shape ``[n]``.
-
-    Notes
-    -----
-    Valid for NVSwitch with SHARP (Hopper and newer). Source: NCCL's NVLS algorithm; with B constant at 305 GB/s the formula
-    gives the bus bandwidths of 414 to 473 GB/s that 5 to 8 H200 reach (stas00/ml-engineering, network/README.md, SHARP)
-    within 2 %.
-    """
-    inside = np.where(span.crosses > 1, np.inf, 1.0)
-    latency = (rate.latency_s + rate.member_latency_s * (span.members - 1.0)) * inside
-    return CallCost(latency, (1.0 + 1.0 / span.members) / rate.oneway_bytes_per_s)
-
-
 def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> CallCost:
     """Return latency and time per byte of one collective over groups with the placement ``span``.
 
@@ -139,6 +86,8 @@ def call_cost(op: str, span: Span, *, hardware: HardwareSpec, rates: Rates) -> C
     Ignores congestion between different groups beyond one port per device. Source: alpha-beta model of nccl-tests, fitted in
     data/device_rates.json; the outer level as in NVIDIA's multi-rail rings.
     """
+    if op == "broadcast":
+        return broadcast_cost(span, rates.collectives["all-gather"], network=hardware.network_link)
     rate = rates.collectives[op]
     moved = np.ones_like(span.members) if op == "collective-permute" else _scaled(op, span.others)
     per_byte = moved / _domain_bandwidth(hardware, span, rate=rate, op=op)

@@ -7,10 +7,10 @@ import numpy as np
 from cost_models.inputs.layout import Bools, Floats, Layout
 
 
-def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: float) -> Floats:
-    """Return the exposed time of a reduction with one bucket per layer.
+def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, buckets: Floats | float) -> Floats:
+    """Return the exposed time of a reduction in buckets.
 
-    ``max(t - b (1 - 1/L), t / L)``: every bucket except the last layer's can overlap the remaining layers.
+    ``max(t - b (1 - 1/L), t / L)``: every bucket except the last can overlap the rest of the pass.
 
     Parameters
     ----------
@@ -18,8 +18,8 @@ def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: 
         t, the whole reduction [s].
     backward_s : ndarray
         b, the backward pass of the last microbatch [s].
-    layers : float
-        L, at least 1.
+    buckets : ndarray or float
+        L, at least 1 [count].
 
     Returns
     -------
@@ -33,10 +33,35 @@ def behind_backward_seconds(reduction_s: Floats, backward_s: Floats, *, layers: 
 
     Examples
     --------
-    >>> float(behind_backward_seconds(np.array(3.0), np.array(2.0), layers=2.0))
+    >>> float(behind_backward_seconds(np.array(3.0), np.array(2.0), buckets=2.0))
     2.0
     """
-    return np.maximum(reduction_s - backward_s * (1.0 - 1.0 / layers), reduction_s / layers)
+    return np.maximum(reduction_s - backward_s * (1.0 - 1.0 / buckets), reduction_s / buckets)
+
+
+def gradient_buckets(layout: Layout, layers: float) -> Floats | float:
+    """Return the buckets in which gradients are reduced: one per layer, or of the program's size.
+
+    Parameters
+    ----------
+    layout : Layout
+        Candidates.
+    layers : float
+        Layers of the whole model [count].
+
+    Returns
+    -------
+    ndarray or float
+        At least 1 [count].
+
+    Notes
+    -----
+    Source: ``Program.gradient_bucket``.
+    """
+    size = layout.setting.program.gradient_bucket
+    if size is None:
+        return layers
+    return np.maximum(layout.setting.model.parameters / layout.state_shards / size, 1.0)
 
 
 def stream_beside_products(layout: Layout) -> tuple[Bools, Bools]:

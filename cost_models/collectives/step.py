@@ -27,8 +27,9 @@ STREAM_RING = "stream-ring"
 UPDATES = "updates"
 """Purpose of broadcasts of updated weights."""
 
-TENSORS_OF_LAYER = 9.0
-"""Tensors of a layer that an optimizer assigns to ranks as a whole: two norms, four of attention, three of the feed-forward."""
+OWNED = {"matrices": 5.0, "vectors": 4.0, "tables": 2.0}
+"""Tensors that InternEvo's optimizer assigns to ranks as a whole: of a layer two matrices of attention and three of the
+feed-forward, two norms and two biases; embedding and head."""
 
 NVSHMEM_ALL_REDUCE_LIMIT_BYTES = 16 * 2**20
 """Size below which XLA assigns an all-reduce to NVSHMEM (the NVIDIA blog of 2026-02-03 gives "typically 16 MB")."""
@@ -203,24 +204,30 @@ def _gradients(layout: Layout) -> list[Term]:
     if program.optimizer_over == "weights":
         return [Term("all-reduce", axes, "gradients", size, once, "exposed")]
     updated = layout.activation_bytes * elements
-    inside = np.where(optimizer_shards(layout) < layout.members(axes), 0.0, once)
+    inside = np.where(optimizer_shards(layout) < layout.members(axes), 0.0, once) * (not program.gradients_whole)
     return [
         Term("all-reduce", axes, "gradients", size, once - inside, "exposed"),
         Term("reduce-scatter", axes, "gradients", size, inside, "exposed"),
-        *_updates(layout, updated, inside),
+        *_updates(layout, updated, once),
     ]
 
 
-def _updates(layout: Layout, size: Floats, calls: Floats) -> list[Term]:
-    """Return the collectives of updated weights [bytes]: one gather, or one broadcast for each rank that owns tensors.
+def _updates(layout: Layout, size: Floats, once: Floats) -> list[Term]:
+    """Return the collectives of updated weights [bytes] in the optimizer's group.
 
-    A broadcast passes every rank of the group as a ring's gather does, so that it is priced as a gather of its part.
+    One gather of whole groups, or one broadcast for each rank that owns tensors: first matrices, then vectors.
     """
-    axes = layout.gradient_axes
+    axes, shards, model = layout.gradient_axes, optimizer_shards(layout), layout.setting.model
     if layout.setting.program.updated_weights == "gathered":
-        return [Term("all-gather", axes, "gradients", size, calls, "exposed")]
-    owners = np.minimum(optimizer_shards(layout), TENSORS_OF_LAYER * layout.setting.model.layers)
-    return [Term("all-gather", axes, UPDATES, size / owners, calls * owners, "exposed")]
+        return [Term("all-gather", axes, "gradients", size, once * (shards >= layout.members(axes)), "exposed")]
+    matrices = np.minimum(shards, OWNED["matrices"] * model.layers + OWNED["tables"])
+    vectors = np.minimum(shards - matrices, OWNED["vectors"] * model.layers)
+    calls = once * (shards > 1)
+    vector = np.full_like(size, layout.activation_bytes * model.d_model)
+    return [
+        Term("broadcast", axes, UPDATES, size / matrices, calls * matrices, "exposed", "optimizer"),
+        Term("broadcast", axes, UPDATES, vector, calls * vectors, "exposed", "optimizer"),
+    ]
 
 
 def collectives(setting: Setting, strategy: Strategy) -> tuple[CollectiveUse, ...]:

@@ -6,10 +6,11 @@ import numpy as np
 
 from cost_models.inputs.layout import Floats, Layout
 
-NORM = {"fused": 1.0, "eager": 6.0}
-"""One norm; written out: cast to fp32, square, mean, scale, cast, weight (``EAGER_OF_FUSED`` of the time model)."""
+NORM = {"fused": 1.0, "fp32-norms": 2.0, "eager": 6.0}
+"""One norm; of a copy in fp32; written out: cast to fp32, square, mean, scale, cast, weight (``EAGER_OF_FUSED`` of the time
+model)."""
 
-ROTARY = {"fused": 2.0, "eager": 10.0}
+ROTARY = {"fused": 2.0, "fp32-norms": 2.0, "eager": 10.0}
 """Rotation of queries and of keys; written out, each negates, concatenates, multiplies twice and adds."""
 
 ATTENTION = {"fused": 4.0, "unfused": 8.0}

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.collectives.call_cost import CallCost
 from cost_models.collectives.group_span import Span
-from cost_models.collectives.network import CallCost, call_cost
+from cost_models.collectives.network import call_cost
 from cost_models.compute.host_time import shares_cores
 from cost_models.compute.kernels import attention_seconds, gemm_seconds, head_dim_ratio, memory_seconds
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates

@@ -12,13 +12,13 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName
 
-Subgroup = Literal["neighbours", "groups", "window", "windows", "experts", "expert-replicas"]
+Subgroup = Literal["neighbours", "groups", "window", "windows", "experts", "expert-replicas", "optimizer"]
 """Ranks that take part, where these are not all ranks of the axes.
 
 ``neighbours``: the context ranks of one exchange of heads. ``groups``: one context rank of each such group, or all ranks
 without an exchange. ``window``: those of a double ring inside one domain. ``windows``: one of each such window.
 ``experts``: the ranks that share a layer's experts, folded or not. ``expert-replicas``: the ranks that share the state of one
-expert's matrices.
+expert's matrices. ``optimizer``: neighbours that share the optimizer's state.
 """
 
 Schedule = Literal["prefetch", "behind-backward", "ring", "exposed"]

@@ -84,9 +84,14 @@ class Program(Frozen):
     """Whether gradients are kept and reduced in bf16."""
     gradients_sent: Literal["fp32", "bf16"] = "fp32"
     """Type in which gradients are reduced over data."""
+    gradients_whole: bool = False
+    """Whether gradients are all-reduced although the optimizer is distributed (InternEvo: hybrid_zero_optim.py calls
+    ``reduce_tensor`` without a destination)."""
+    gradient_bucket: Annotated[float, Field(gt=0)] | None = None
+    """Elements of a bucket in which gradients are reduced behind the backward pass; None: one bucket per layer."""
     updated_weights: Literal["gathered", "broadcast"] = "gathered"
-    """``broadcast``: with a distributed optimizer, after the update each rank in turn sends its weights to the others, exposed
-    (InternEvo without ``overlap_sync_param``: solver/optimizer/hybrid_zero_optim.py, ``broadcast_params``)."""
+    """``broadcast``: with a distributed optimizer, after the update each rank in turn sends its weights to the others of the
+    optimizer's group, exposed (InternEvo without ``overlap_sync_param``: hybrid_zero_optim.py, ``broadcast_params``)."""
     loss: Literal["chunked", "whole"] = "chunked"
     """``whole``: all logits of a microbatch exist at the same time."""
     fused_loss: bool = False
@@ -112,6 +117,8 @@ class Program(Frozen):
     loss_products: Annotated[float, Field(ge=3, le=12)] = 3.0
     """Products of the head with all tokens per step, in units of a bf16 product: 3, one more where chunks are rematerialised;
     a backward product in fp32 counts twice."""
+    logit_traffic: Annotated[float, Field(ge=0, le=256)] = 24.0
+    """Traffic of one logit per step, in addition to the products [bytes]: six accesses in fp32."""
     head_bytes: Annotated[float, Field(ge=0, le=64)] = 8.0
     """Traffic of one element of the head per loss chunk, in addition to the products: its fp32 gradient is read and written.
     Casts of weights inside the loop over chunks, and sums in separate kernels, add to it."""
@@ -123,8 +130,10 @@ class Program(Frozen):
     stream: Literal["exposed", "backward-beside-products", "beside-products"] = "exposed"
     """Whether tensor's gathers and scatters of the residual stream overlap products: only those of the weights' gradients in
     the backward pass, or in both passes the products that they feed."""
-    elementwise: Literal["fused", "eager"] = "fused"
-    """``eager``: every operation of a norm, a rotation or a gate reads and writes memory separately."""
+    elementwise: Literal["fused", "fp32-norms", "eager"] = "fused"
+    """``eager``: every operation of a norm, a rotation or a gate reads and writes memory separately. ``fp32-norms``: rotations
+    and gates are fused kernels, and so are norms, but of a copy in fp32; the backward pass repeats norms, and the sums before
+    them (``STREAM_PASSES`` of the time model)."""
 
 
 STEP = Program()
@@ -156,13 +165,21 @@ _MEGATRON_2022 = _MEGATRON.model_copy(
     update={"attention": "unfused", "optimizer_over": "weights", "data_gradients": "exposed", "sequence_parallel": False}
 )
 
-_INTERNEVO = {"update_bytes": 8.0, "gradients_sent": "bf16", "updated_weights": "broadcast", "elementwise": "eager"}
-"""InternEvo casts the stream to fp32 before each norm, and makes and multiplies the gate in operations of their own
-(model/modeling_internlm.py); its buckets hold gradients in the model's bf16 (solver/optimizer/hybrid_zero_optim.py).
-
-``eager`` overstates it: its norms and rotations are fused kernels where apex and flash-attn are installed, so that a count of
-its forward traffic gives about 2 times the fused one and not 3.5. Of the two values this is the nearer one to its published
-times: their mean error is 9 % with it, and 19 % with ``fused``."""
+_INTERNEVO = {
+    "update_bytes": 8.0,
+    "gradients_sent": "bf16",
+    "gradients_whole": True,
+    "gradient_bucket": 512.0 * 2**20,
+    "updated_weights": "broadcast",
+    "elementwise": "fp32-norms",
+    "logit_bytes": 8.0,
+    "logit_traffic": 60.0,
+}
+"""InternEvo: apex's fused norm of ``x.float()``, which ``dropout_selective_checkpoint`` repeats in the backward pass, rotations
+in place, and a scripted gate (model/modeling_internlm.py, modules/embedding.py). Gradients are bf16, in buckets of 512 Mi
+elements (configs/7B_sft.py, ``reduce_bucket_size``). Each microbatch also has accuracy, perplexity and loss computed from the
+fp32 logits (model/metrics.py, ``AccPerplex``): one cross entropy, two maxima, argmax, difference, exponential and sum take 36
+bytes a logit, and the difference is a second fp32 copy."""
 
 PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
     {

@@ -23,13 +23,15 @@ from cost_models.inputs.state_place import optimizer_shards
 from cost_models.memory.saved_tensors import on_device_bytes
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
 
-FORWARD_STREAM_PASSES = 9.0
-"""Reads (r) and writes (w) of the residual stream in a layer's forward pass: norm r w, residual and norm r r w w, residual
-r r w."""
+STREAM_PASSES = {"fused": {"forward": 9.0, "backward": 15.0}, "fp32-norms": {"forward": 18.0, "backward": 43.0}}
+"""Reads (r) and writes (w) of the residual stream in a layer, in elements of 2 bytes.
 
-BACKWARD_STREAM_PASSES = 15.0
-"""Reads and writes of the residual stream in a layer's backward pass: each of two norms reads input, cotangent and residual
-cotangent and writes one; cotangent sums r r w; counted from docs/step.md's layer."""
+``fused``, forward: norm r w, residual and norm r r w w, residual r r w; backward: each of two norms reads input, cotangent and
+residual cotangent and writes one; cotangent sums r r w; counted from docs/step.md's layer.
+
+``fp32-norms``, forward: each of two norms has a cast r w(2) and a kernel r(2) w; two sums r r w each. Backward: casts, kernels
+and one sum are repeated, 15; each norm's gradients are two kernels, of the weight r r(2) and of the input r r(2) w(2), a cast
+r(2) w and a sum r r w, 14 together (apex, csrc/layer_norm_cuda_kernel.cu, ``HostRMSNormGradient``)."""
 
 STACK_PASSES = 4.0
 """Reads and writes of a tensor that is kept for the backward pass: XLA's CPU executables have a separate slice update and slice
@@ -158,10 +160,12 @@ class StepWork:
         share = self._share / slower
         return RingSteps(steps.first_s * share, steps.later_s * share, steps.later)
 
-    def _layer_memory(self, stream_passes: float, width_passes: float, *, which: str) -> Floats:
+    def _layer_memory(self, width_passes: float, *, which: str) -> Floats:
         """Return the memory-bound work of a layer: passes over the residual stream and over query, key and feed-forward."""
         layout = self.layout
         tokens = layout.stream_tokens if layout.setting.program.sequence_parallel else layout.tokens
+        kind = layout.setting.program.elementwise
+        stream_passes = STREAM_PASSES["fused" if kind == "eager" else kind][which]
         stream_passes += POST_NORM_PASSES[which] * layout.setting.model.post_norms
         stream = stream_passes * tokens * layout.setting.model.d_model
         masks = layout.setting.program.dropout * DROPOUT_BYTES[which] * tokens * layout.setting.model.d_model
@@ -169,7 +173,7 @@ class StepWork:
         fed = layout.tokens * layout.ff_width if part is None else part.busiest * part.width
         wide = fed + layout.tokens * layout.shared_width
         widths = width_passes * (layout.tokens * (layout.query_width + layout.kv_width) + 1.5 * wide)
-        if layout.setting.program.elementwise == "eager":
+        if kind == "eager":
             stream, widths = stream * EAGER_OF_FUSED, widths * EAGER_OF_FUSED
         traffic = layout.activation_bytes * (stream + widths) + masks + merge_bytes(layout, self.forward_attention)
         if layout.setting.model.routed is None:
@@ -179,11 +183,11 @@ class StepWork:
     @cached_property
     def layer_forward_memory(self) -> Floats:
         """Memory-bound operations of one layer and microbatch in the forward pass [s]."""
-        return self._layer_memory(FORWARD_STREAM_PASSES, 2.0, which="forward")
+        return self._layer_memory(2.0, which="forward")
 
     @cached_property
     def _layer_backward_memory(self) -> Floats:
-        return self._layer_memory(BACKWARD_STREAM_PASSES, 4.0, which="backward")
+        return self._layer_memory(4.0, which="backward")
 
     @property
     def layer_forward(self) -> Floats:
@@ -253,9 +257,9 @@ class StepWork:
         model, own = layout.setting.model, dealt(layout)
         rows = replace(self, layout=own)
         products = rows._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
-        logits = 4.0 * own.tokens * layout.vocab_width
+        logits = layout.setting.program.logit_traffic * own.tokens * layout.vocab_width
         head = layout.setting.program.head_bytes * own.loss_chunks * layout.vocab_width * model.d_model
-        return layout.microbatches * (products + self._memory(6.0 * logits + head, 1.0))
+        return layout.microbatches * (products + self._memory(logits + head, 1.0))
 
     @cached_property
     def optimizer(self) -> Floats:

@@ -16,7 +16,7 @@ from cost_models.collectives.contention import (
     transit_bytes,
 )
 from cost_models.collectives.network import Network
-from cost_models.collectives.overlap import behind_backward_seconds, stream_beside_products
+from cost_models.collectives.overlap import behind_backward_seconds, gradient_buckets, stream_beside_products
 from cost_models.collectives.ring_hops import exposed_ring_seconds, is_hop
 from cost_models.collectives.step import STREAM_RING, UPDATES, terms_of
 from cost_models.compute.flops import recomputes_attention
@@ -210,7 +210,8 @@ class StepTime(StepWork):
             return total
         kinds = self._kinds if self.layout.outside is None else StepTime(self.layout.outside, self.rates, self._network)._kinds
         backward = reduce(np.add, [kind.layout.setting.model.layers * kind.layer_backward for kind in kinds])
-        return behind_backward_seconds(total, backward, layers=float(sum(kind.layout.setting.model.layers for kind in kinds)))
+        layers = float(sum(kind.layout.setting.model.layers for kind in kinds))
+        return behind_backward_seconds(total, backward, buckets=gradient_buckets(kinds[0].layout, layers))
 
     @cached_property
     def _hidden(self) -> Floats:

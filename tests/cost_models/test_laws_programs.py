@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from cost_models.attention.unfused import unfused_seconds
+from cost_models.collectives.call_cost import broadcast_cost
+from cost_models.collectives.group_span import Span
 from cost_models.collectives.overlap import behind_backward_seconds
 from cost_models.collectives.step import terms_of
 from cost_models.compute.flops import recomputed_matrix_parameters
@@ -16,7 +18,7 @@ from cost_models.inputs.setting import Setting
 from cost_models.inputs.state_place import optimizer_shards
 from cost_models.inputs.table import StrategyTable
 from cost_models.memory.pytorch import TorchMemory
-from cost_models.rates.published import rates_for, rates_of
+from cost_models.rates.published import CollectiveRate, rates_for, rates_of
 from cost_models.time.step import StepTime
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
@@ -72,7 +74,7 @@ def test_a_distributed_optimizer_scatters_gradients_and_gathers_weights():
 
 def test_gradients_hide_behind_all_of_the_backward_pass_but_the_last_layer():
     reduction, backward = np.array([1.0, 1.0, 8.0]), np.array([4.0, 0.5, 4.0])
-    exposed = behind_backward_seconds(reduction, backward, layers=4.0)
+    exposed = behind_backward_seconds(reduction, backward, buckets=4.0)
     assert exposed == pytest.approx([0.25, 1.0 - 0.5 * 0.75, 8.0 - 3.0])
 
 
@@ -164,8 +166,48 @@ def test_every_rank_that_owns_tensors_broadcasts_them_after_the_update():
         return {(t.purpose, t.op): (float(t.bytes[0]), float(t.calls[0])) for t in found if t.calls[0] > 0}
 
     gathered, turns = (terms(PROGRAMS[name], data=16) for name in ("megatron", "internevo"))
-    assert turns["gradients", "reduce-scatter"][0] == gathered["gradients", "reduce-scatter"][0] / 2  # bf16
-    assert turns["updates", "all-gather"] == (gathered["gradients", "all-gather"][0] / 16, 16)
-    assert terms(PROGRAMS["internevo"], data=1024)["updates", "all-gather"][1] == 9 * 32  # fewer tensors than ranks
+    assert turns["gradients", "all-reduce"][0] == gathered["gradients", "reduce-scatter"][0] / 2  # bf16, and whole
+    assert turns["updates", "broadcast"] == (gathered["gradients", "all-gather"][0] / 16, 16)
+    found = terms_of(layout_of(PROGRAMS["internevo"], mesh=Mesh(data=1024), batch=1024, machine="dgx-h100x128"))
+    owners = [float(term.calls[0]) for term in found if term.purpose == "updates"]
+    assert owners == [5 * 32 + 2, 4 * 32]  # fewer tensors than ranks
+    group = PROGRAMS["internevo"].model_copy(update={"optimizer_group": 8})
+    assert terms(group, data=16)["updates", "broadcast"][1] == 8
     work = times_of(PROGRAMS["internevo"], mesh=Mesh(data=16))
     assert work.comm_data[0] > work.gradients[0] + work._of("updates")[0] > work._of("updates")[0] > 0
+
+
+def test_a_broadcast_passes_every_member_before_the_last_one_has_its_first_chunk():
+    rate = CollectiveRate(1e-5, 1e-6, 1e11, measured=True, source="test")
+    network = hardware("dgx-h100x128").network_link
+    one, two = np.array([8.0]), np.array([16.0])
+
+    def cost(members, crosses):
+        return broadcast_cost(Span(members, np.ones(1), one, crosses, on_rail=np.array([True])), rate, network=network)
+
+    inside, across = cost(one, np.ones(1)), cost(two, np.array([2.0]))
+    large = 1e9
+    chunk = 2.0**19
+    assert inside.seconds(np.array([large]))[0] == pytest.approx(large / 1e11 + 7 * (3.4e-6 + 24 * chunk / 1e11))
+    assert inside.seconds(np.array([24.0]))[0] == pytest.approx(7 * 3.4e-6, rel=1e-3)  # a small message has small chunks
+    bandwidth = 8 * network.oneway_bytes_per_s.value
+    hops = 14 * (3.4e-6 + 8 * chunk / 1e11) + 14e-6 + 8 * chunk / bandwidth
+    assert across.seconds(np.array([large]))[0] == pytest.approx(large / min(1e11, bandwidth) + hops)
+
+
+def test_fp32_norms_move_more_of_the_stream_and_the_metrics_read_the_logits_again():
+    where = {"mesh": Mesh(data=16), "remat": "save-all"}
+    fused, copies, eager = (
+        times_of(PROGRAMS["torch-fsdp"].model_copy(update={"elementwise": kind}), **where).hbm[0]
+        for kind in ("fused", "fp32-norms", "eager")
+    )
+    assert 1.3 * fused < copies < 2.0 * fused < eager
+    traffic = PROGRAMS["torch-fsdp"].model_copy(update={"logit_traffic": 60.0})
+    assert times_of(traffic, **where).loss[0] > times_of(PROGRAMS["torch-fsdp"], **where).loss[0]
+
+
+def test_few_large_buckets_leave_a_larger_last_one():
+    bucketed = PROGRAMS["internevo"]
+    layers = bucketed.model_copy(update={"gradient_bucket": None})
+    where = {"mesh": Mesh(data=16)}
+    assert times_of(bucketed, **where).gradients[0] > times_of(layers, **where).gradients[0]
