@@ -35,7 +35,7 @@ class CallCost:
     seconds_per_byte: Floats
     in_switch: CallCost | None = None
     chain: tuple[Floats, Floats] | None = None
-    """Of a chain of members: the time in which one byte per channel passes all hops [s/byte], and the channels [count]."""
+    """A chain of members: the time in which one byte per channel passes all hops [s/byte], and the channels [count]."""
 
     def seconds(self, size_bytes: Floats) -> Floats:
         """Return the time of one call with an operand of ``size_bytes`` [s], shape ``[n]``."""
