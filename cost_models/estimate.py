@@ -92,8 +92,9 @@ class EstimateTable:
             columns[name][rows] = values
 
     def may_fit(self, budget_bytes: float) -> Bools:
-        """Return the rows that fit at the low end of their memory's half-width, so that a compile may show that they do."""
-        ratio = published_half_width(self.rests_on.memory_kind, self.rests_on).ratio
+        """Return the rows that fit at the low end of the half-width of the least memory: a compile may show that they do."""
+        least = int(np.argmin(self.total_bytes)) if len(self) else 0
+        ratio = published_half_width(self.rests_on.memory({k: float(v[least]) for k, v in self.memory_bytes.items()})).ratio
         return np.asarray(self.total_bytes / (1.0 + ratio) + self.allowance_bytes <= budget_bytes)
 
     def binding_part(self, i: int) -> str:
@@ -127,7 +128,7 @@ class EstimateTable:
                 "idle_devices": round(float(self.idle_devices[i])),
             },
             "basis": self.basis,
-            **bands(self.rests_on, time_s=times, total_bytes=total),
+            **bands(self.rests_on, time_s=times, memory_bytes=memory),
         }
 
 

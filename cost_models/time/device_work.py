@@ -263,12 +263,13 @@ class StepWork:
 
     @cached_property
     def optimizer(self) -> Floats:
-        """AdamW's update of a device's shard, and sums of gradients over microbatches [s per step]."""
+        """The optimizer's update of a device's shard, and sums of gradients over microbatches [s per step]."""
         layout = self.layout.outside
         if layout is None:
             return np.zeros(len(self.layout.table))
         elements = layout.setting.model.parameters / layout.state_shards * Stages(layout).share
-        update = elements / optimizer_shards(layout) * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
+        update = elements / optimizer_shards(layout) * layout.state.update_traffic
         apart = layout.setting.program.gradient_sums == "apart"
-        sums = 12.0 * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
+        each = 2.0 * layout.state.sums + layout.state.gradient
+        sums = each * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
         return self._memory(update + sums, 1.0)

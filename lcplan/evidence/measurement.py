@@ -56,6 +56,8 @@ class Compiled(Frozen):
     schedule: Schedule | None = None
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    step_of: str = ""
+    """The trainer whose own step it is, with its version; empty: lcplan's step, or a step file's."""
     programs: dict[str, Compiled] = {}
     """Compiles of the programs of a workload that has several; the fields above are those of the largest one."""
 

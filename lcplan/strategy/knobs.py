@@ -13,6 +13,7 @@ from lcplan.strategy.axes import AXIS_ORDERS, AxisName, Mesh, Size
 from lcplan.strategy.knob import Knob, knobs_of
 from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_ALIASES, REMAT_POLICIES, RematName, remat_name
 from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SCHEMES, RING_SCHEMES, SCHEMES, Scheme
+from lcplan.strategy.state_knobs import GradKnob, MasterKnob, MomentsKnob, OptimizerKnob
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
 """A number of sequences or tokens, at most all that a workload has."""
@@ -206,7 +207,10 @@ class StepKnobs(Frozen):
     gather_dtype: Annotated[Dtype, Knob(help="Dtype of the weights in FSDP gathers", workloads=ALL)] = "bf16"
     reduce_dtype: Annotated[Dtype, Knob(help="Dtype of the gradients in FSDP reductions")] = "fp32"
     """Gradients of matrices are reduced over fsdp x context in this."""
-    moments_dtype: Annotated[Dtype, Knob(help="Dtype of AdamW's moments")] = "fp32"
+    optimizer: OptimizerKnob = "adamw"
+    master_dtype: MasterKnob = "fp32"
+    moments_dtype: MomentsKnob = "fp32"
+    grad_dtype: GradKnob = "fp32"
     moe_dispatch: Annotated[
         MoeDispatch,
         Knob(help="How tokens reach their experts", workloads=("train",), active_when="the model has experts"),

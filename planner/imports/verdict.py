@@ -17,7 +17,8 @@ def of_the_file(candidate: Candidate, opinion: Verdict, *, request: SearchReques
     """Return the candidate as the file's trainer runs it.
 
     Its estimate has the trainer's further memory as a part, its allowance, and the verdict of devices and host together. A
-    compile of lcplan's own step counts with that memory for a trainer in JAX, and decides nothing for one in PyTorch.
+    compile of lcplan's own step counts with that memory for a trainer in JAX, and decides nothing for one in PyTorch; one of
+    the trainer's own step counts as it is.
     """
     estimate, total = candidate.estimate, opinion.memory_bytes
     extra = total - int(estimate["memory_bytes"]["total"])
@@ -31,7 +32,8 @@ def of_the_file(candidate: Candidate, opinion: Verdict, *, request: SearchReques
         "fits": opinion.fits,
     }
     own = request.program.runtime == "torch"
-    beyond = Beyond(memory_bytes=extra, against=_against(opinion), compile_counts=not own)
+    whole = candidate.compiled is not None and bool(candidate.compiled.step_of)  # the trainer's own step has all of it
+    beyond = Beyond(memory_bytes=0 if whole else extra, against=_against(opinion), compile_counts=not own)
     found = replace(candidate, estimate=estimate | changed, beyond=beyond)
     if candidate.compiled is None or candidate.compiled.total_bytes is None:
         return found

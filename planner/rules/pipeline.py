@@ -45,6 +45,19 @@ def _say_mode(setting: Setting, strategy: Strategy) -> str:
     )
 
 
+def _state(setting: Setting, table: StrategyTable) -> Mask:
+    """Stages add their microbatches' gradients up in the dtype of the weights, which has to be fp32."""
+    fp32 = (table.master_dtype == code("master_dtype", "fp32")) & (table.grad_dtype == code("grad_dtype", "fp32"))
+    return np.asarray((table.pipe > 1) & ~fp32)
+
+
+def _say_state(setting: Setting, strategy: Strategy) -> str:
+    return (
+        f"pipe={strategy.mesh.pipe} with master_dtype={strategy.master_dtype} and grad_dtype={strategy.grad_dtype}: stages add "
+        "gradients up in the dtype of the weights; use master_dtype=fp32 and grad_dtype=fp32"
+    )
+
+
 def _offload(setting: Setting, table: StrategyTable) -> Mask:
     return np.asarray((table.pipe > 1) & (table.offload_percent != OFFLOAD_PERCENT))
 
@@ -148,6 +161,7 @@ PIPELINE_RULES: tuple[Rule, ...] = (
     Rule("pipeline-tables", "mesh", _tables, _say_tables),
     Rule("pipeline-schedule", "knob", _built, _say_built),
     Rule("pipeline-mode", "knob", _mode, _say_mode),
+    Rule("pipeline-state", "knob", _state, _say_state),
     Rule("pipeline-offload", "knob", _offload, _say_offload),
     Rule("pipeline-stages", "knob", _stages, _say_stages),
     Rule("pipeline-chunks", "knob", _chunks, _say_chunks),

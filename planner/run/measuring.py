@@ -54,6 +54,11 @@ class Bench:
                 " nothing to compile or to time; ask for --stages modelled, and leave --compile and --time out"
             )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the compiled program, where it is not lcplan's own step."""
+        return ()
+
     def check_slice(self) -> None:
         """Check that one rank can be timed here: the workload, the hardware's kind of device, and a toolchain for it.
 

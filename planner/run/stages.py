@@ -66,7 +66,7 @@ def search(bench: Bench, effort: Effort, watcher: Watcher) -> SearchResult:
     )  # prune, compile, time
     ranked = rank(candidates, request.objective)  # choose
 
-    notes = (*request.warnings, *offered.notes, *_timed_note(candidates), *_pace(request, ranked))
+    notes = (*request.warnings, *offered.notes, *bench.notes, *_timed_note(candidates), *_pace(request, ranked))
     result = _result(request, analysis, ranked, notes)
     ask = Ask(request, offered.backends, request.devices or request.hardware.devices)
     if result.winner is None:

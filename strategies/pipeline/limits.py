@@ -21,6 +21,11 @@ def pipeline_limits(spec: StepSpec) -> Iterator[str]:
             f"pipe={strategy.mesh.pipe} with sharding_mode={strategy.sharding_mode}: stages are written out by hand; use"
             " sharding_mode=manual"
         )
+    if (strategy.master_dtype, strategy.grad_dtype) != ("fp32", "fp32"):
+        yield (
+            f"pipe={strategy.mesh.pipe} with master_dtype={strategy.master_dtype} and grad_dtype={strategy.grad_dtype}: stages"
+            " add gradients up in the dtype of the weights; use fp32 for both"
+        )
     if strategy.offload_percent != OFFLOAD_PERCENT:
         yield (
             f"offload_percent={strategy.offload_percent} with pipe={strategy.mesh.pipe}: all layers of a stage offload; use"

@@ -16,6 +16,8 @@ from planner.cli.from_files import from_options, with_file
 from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, output_format, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view
+from planner.cli.steps.own_program import own_program
+from planner.cli.steps.trainer_program import program_option
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import probe
 from planner.measure.workers.pool import PoolLimits
@@ -48,6 +50,7 @@ class EstimateOptions(RequestOptions):
     time: bool
     slice: bool
     toolchain: str | None
+    program: str | None = None
     output: str
 
 
@@ -58,6 +61,7 @@ class EstimateOptions(RequestOptions):
 @click.option("--compile", is_flag=True, help="Compile the real step for the target and show its memory and collectives.")
 @click.option("--time", is_flag=True, help="Time the step on the devices at hand: whole where they are enough, else a slice.")
 @click.option("--slice", is_flag=True, help="Time one rank of the step, on one device of its kind at hand.")
+@program_option
 @toolchain_option
 @knob_options
 @output_format
@@ -72,16 +76,25 @@ def command(**options: Any) -> int:
     merged, imported = with_file(options)
     parsed = EstimateOptions.model_validate(merged)
     request = _as_run(build_request(parsed), imported)
-    toolchain = probe(parsed.toolchain)
+    own = own_program(parsed, request, imported)
+    toolchain = own.toolchain or probe(parsed.toolchain)
     offered = offer(toolchain, request)
     strategies = _strategies(request, offered, imported)
     candidates = [price(request, one) for one in strategies]
     with scratch_folder() as scratch:
-        bench = Bench(request, toolchain, PoolLimits(jobs=1, executables=scratch if parsed.time else None))
+        bench = own.bench(Bench(request, toolchain, PoolLimits(jobs=1, executables=scratch if parsed.time else None)))
         candidates = [_measured(candidate, bench, parsed) for candidate in candidates]
     sliced = [one.timed for one in candidates if one.timed is not None and one.timed.rank_s is not None]
     slow = pace_notes(request, name=imported.trainer if imported else None, step_s=candidates[0].estimate["step_s"])
-    notes = (*request.warnings, *offered.notes, *(says(timed) for timed in sliced), *_other_step(request, parsed), *slow)
+    notes = (
+        *request.warnings,
+        *offered.notes,
+        *(says(timed) for timed in sliced),
+        *_other_step(request, parsed),
+        *own.notes,
+        *bench.notes,
+        *slow,
+    )
     if len(candidates) > 1:
         said = (*imported.notes, *imported.unpriced) if imported else ()
         _print_several(_as_judged(candidates, request, imported), request, output=parsed.output, notes=(*notes, *said))

@@ -24,6 +24,7 @@ from planner.cli.output import print_csv, print_json, print_places, print_view, 
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
 from planner.cli.request_file import take_file, take_set
+from planner.cli.steps.trainer_program import TRAINER, program_option, python_for, toolchain_for
 from planner.export.python import trainer_jax
 from planner.measure.engines.choose import choose_engine, follow_process_0
 from planner.measure.targets.toolchain import Toolchain, probe
@@ -78,6 +79,7 @@ class SearchOptions(RequestOptions):
     out: str | None
     toolchain: str | None
     for_jax: str | None = None
+    program: str | None = None
     price: float | None = None
     tune: str | None = None
     verbose: bool = False
@@ -140,6 +142,7 @@ class SearchOptions(RequestOptions):
     help="Only strategies that this trainer runs unchanged.",
 )
 @click.option("--for-jax", metavar="VERSION", help="jax of that trainer. [default: that of --toolchain, else the verified one]")
+@program_option
 @click.option("--out", "-o", metavar="DIR", help="Folder of the run. [default: named after the request, in lcplan-runs]")
 @toolchain_option
 @click.option("--tune", metavar="TRIALS|MINUTES", help="Then tune knobs around the best meshes: 40 trials, or 5min.")
@@ -159,7 +162,7 @@ def command(**options: Any) -> int:
     to the winner. REQUEST is a YAML file of options (seq: 256k), or the request.json of a run; options given here come first.
     """
     if options["step"] is not None:
-        from planner.cli.own_step import search_own_step
+        from planner.cli.steps.own_step import search_own_step
 
         if (file := given_file(options)) is not None:
             raise BadInputError(f"--step {options['step']}: the step has its own program; leave {file} out")
@@ -174,9 +177,9 @@ def command(**options: Any) -> int:
     request = build_request(parsed, parsed.objective)
     budget = _budget(parsed, request)
     study = canonical_url(given_location(parsed.study)) if parsed.study is not None else None
-    toolchain = probe(parsed.toolchain)
+    toolchain = toolchain_for(parsed, request)
     offer(toolchain, request)  # refuses a backend that is not real before a folder is made for it
-    stage = parsed.stages or default_stage(request)
+    stage = parsed.stages or ("compiled" if parsed.program == TRAINER else default_stage(request))
     word = "local" if stage == "modelled" else parsed.engine
     steps = follow_process_0(word, toolchain)
     if steps is not None:
@@ -188,6 +191,10 @@ def command(**options: Any) -> int:
         store = None if stage == "modelled" else Store.open(url, grace_s=parsed.grace)
         limits = PoolLimits(jobs=parsed.jobs, executables=folder.executables if stage == "timed" else None)
         bench = Bench(request, toolchain, limits, store, engine)
+        if parsed.program == TRAINER:
+            from planner.trainer_step.bench import trainer_bench
+
+            bench = trainer_bench(bench, str(parsed.trainer))
         effort = Effort(stage, parsed.survivors)
         watcher = ProgressWatcher(stderr_console(quiet=parsed.quiet))
         result, interrupted = _searched(bench, effort, budget, folder=folder, url=url, watcher=watcher)
@@ -229,7 +236,7 @@ def _with_jax(parsed: SearchOptions) -> SearchOptions:
         if parsed.for_jax is not None:
             raise BadInputError("--for-jax is the jax of a trainer; name the trainer with --for")
         return parsed
-    jax = trainer_jax(parsed.trainer, parsed.for_jax, option="--for-jax", python=parsed.toolchain)
+    jax = trainer_jax(parsed.trainer, parsed.for_jax, option="--for-jax", python=python_for(parsed))
     return parsed.model_copy(update={"trainer_jax": jax})
 
 

@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "pyyaml": "PyYAML",
     "jaxtyping": "jaxtyping",
     "numpy": "numpy",
+    "maxtext": "maxtext",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -54,26 +54,36 @@ def _write(descriptor: int, data: bytes) -> None:
 def _answer(line: str) -> dict[str, Any]:
     request = json.loads(line)
     try:
-        if "probe" in request:
-            return {"id": request["id"], "result": import_module("planner.measure.timing.probes").run(request["probe"])}
-        if "part" in request:
-            return {"id": request["id"], "result": _run_part(PartJob.model_validate(request["part"]))}
-        if "step" in request:
-            return {"id": request["id"], "result": _run_own(request["step"], text=bool(request.get("text")))}
-        if "look" in request:
-            return {
-                "id": request["id"],
-                "result": _look(WorkerJob.model_validate(request["look"]), text=bool(request.get("text"))),
-            }
-        job = WorkerJob.model_validate(request["job"])
-        with kept_in(request.get("executables"), anew=job.purpose == "compile"):
-            return {"id": request["id"], "result": _run(job)}
+        return {"id": request["id"], "result": _result(request)}
     except Exception as error:  # a failed job is data
         return {"id": request["id"], "error": words_of(error), "kind": kind_of(error, request)}
     finally:
         import jax
 
         jax.clear_caches()
+
+
+def _result(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the request's job, of whichever kind it is."""
+    text = bool(request.get("text"))
+    runs: dict[str, Callable[[Any], dict[str, Any]]] = {
+        "probe": _probe,
+        "part": lambda given: _run_part(PartJob.model_validate(given)),
+        "step": lambda _given: _run_own(request),
+        "trainer": _run_trainer,
+        "look": lambda given: _look(WorkerJob.model_validate(given), text=text),
+    }
+    for name, run in runs.items():
+        if name in request:
+            return run(request[name])
+    job = WorkerJob.model_validate(request["job"])
+    with kept_in(request.get("executables"), anew=job.purpose == "compile"):
+        return _run(job)
+
+
+def _probe(given: Any) -> dict[str, Any]:
+    result: dict[str, Any] = import_module("planner.measure.timing.probes").run(given)
+    return result
 
 
 def kind_of(error: BaseException, request: Mapping[str, Any]) -> FailureKind:
@@ -114,9 +124,20 @@ def _run_part(job: PartJob) -> dict[str, Any]:
     return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
 
 
-def _run_own(job: dict[str, Any], *, text: bool) -> dict[str, Any]:
+def _run_own(request: dict[str, Any]) -> dict[str, Any]:
     own = import_module("planner.measure.step_file.run")
-    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job), text=text)
+    job = own.WorkerStepJob.model_validate(request["step"])
+    text, inside = bool(request.get("text")), bool(request.get("inside"))
+    result: dict[str, Any] = own.compile_step(job, text=text, inside=inside)
+    return result
+
+
+def _run_trainer(job: dict[str, Any]) -> dict[str, Any]:
+    from planner.measure.trainer_step.job import WorkerTrainerJob
+
+    asked = WorkerTrainerJob.model_validate(job)
+    run = import_module(f"planner.measure.trainer_step.{asked.trainer}")
+    result: dict[str, Any] = run.compile_step(asked)
     return result
 
 
@@ -128,7 +149,7 @@ def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
     with scratch_folder() as folder:
         lowered = step.jitted.lower(*step.abstract_arguments())
         compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
-        facts = facts_of(compiled, job.target, view, dumps=folder)
+        facts = facts_of(compiled, job.target, view, dumps=folder, inside=True)
     if text:
         facts["text"] = compiled.as_text()
     return {"compile_s": time.perf_counter() - start, **facts}

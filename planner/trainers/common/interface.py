@@ -220,6 +220,8 @@ class Trainer:
     """The module of its folder that changes settings of a file (``planner.trainers.changes``); empty: lcplan changes none."""
     compiles: Kind | None = None
     """The hardware that the trainer's own command compiles its step for, where that hardware is absent."""
+    steps: tuple[Kind, ...] = ()
+    """Hardware for which lcplan compiles the trainer's own step, in its own Python (``planner/measure/trainer_step``)."""
     own_step: bool = False
     """Whether it is lcplan's own step, which runs under the jax that the plan was made with."""
     experts: bool = False

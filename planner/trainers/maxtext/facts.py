@@ -273,4 +273,5 @@ TRAINER = Trainer(
     changes="configuration.changes",
     reads=Format("FILE", "a MaxText configuration, or a file with its command line", unsaid=("backend",), counts_slices=True),
     compiles="tpu",
+    steps=("gpu", "tpu"),
 )

@@ -101,6 +101,8 @@ def _imported(given: Said, *, file: str, devices: int | None, slices: int) -> Im
     remat, exact = tensors.priced
     remat_notes = [] if exact else [f"remat_policy {values['remat_policy']} is priced as {remat}, {NEAREST}"]
     options |= {"remat": (remat,), "gather_dtype": ("bf16",), "reduce_dtype": ("bf16",), "moments_dtype": ("fp32",)}
+    if values["remat_policy"] == "none" and values["scan_layers"]:
+        remat_notes.append("remat_policy none over scanned layers compiles to the same program as full, and is priced as full")
     words = notes_on_words(given, devices, unresolved=unresolved)
 
     def again(settings: dict[str, Any]) -> Imported:

@@ -332,6 +332,13 @@ CASES = [
     ("pipeline-schedule", {}, {"pipe": 4, "schedule": "zb-v"}, "use 1f1b, interleaved, gpipe, circular", {"pipe": 4}),
     ("pipeline-mode", {}, {"pipe": 4, "sharding_mode": "auto"}, "use sharding_mode=manual", {"pipe": 4}),
     (
+        "pipeline-state",
+        {},
+        {"pipe": 4, "grad_dtype": "bf16"},
+        "add gradients up in the dtype of the weights; use master_dtype=fp32 and grad_dtype=fp32",
+        {"pipe": 4, "moments_dtype": "bf16"},
+    ),
+    (
         "pipeline-offload",
         {},
         {"pipe": 4, "remat": "offload-layer-in", "offload_percent": 50},

@@ -25,7 +25,10 @@ CASES = {
     "collective_matmul": ({"fsdp": 4, "tensor": 2}, "one-way"),
     "gather_dtype": ({"fsdp": 8}, "fp32"),
     "reduce_dtype": ({"fsdp": 8}, "bf16"),
+    "optimizer": ({"fsdp": 8}, "lion"),
+    "master_dtype": ({"fsdp": 8}, "bf16"),
     "moments_dtype": ({"fsdp": 8}, "bf16"),
+    "grad_dtype": ({"fsdp": 8}, "bf16"),
 }
 """A strategy that does not set the knob, and another value that makes another program of it."""
 OF_EXPERTS = {

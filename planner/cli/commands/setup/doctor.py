@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from lcplan.formats.errors import EXIT_BAD_INPUT
 from planner.cli.output import print_json, print_view
 from planner.measure.targets.backends import GPU_BACKENDS
 from planner.measure.targets.compile_option import Verdict
@@ -32,21 +33,23 @@ def command(pythons: tuple[str, ...], *, xla_flags: str | None, libtpu_init_args
     ignores it. So doctor compiles a small ring for each, which takes some seconds a Python.
 
     With flags it checks only these, with the parsers of the Python's own packages: a flag that one of them does not know ends
-    a job before it starts.
+    a job before it starts, and the exit code is 2.
     """
     asked: dict[Variable, tuple[str, ...]] = {}
     asked |= {"XLA_FLAGS": tuple(xla_flags.split())} if xla_flags else {}
     asked |= {"LIBTPU_INIT_ARGS": tuple(libtpu_init_args.split())} if libtpu_init_args else {}
     found = [_look(python, asked, deep=not quick and not asked) for python in (sys.executable, *pythons)]
+    refused = any(verdict is not True for _, flags in found for words in flags.values() for verdict in words.values())
+    code = EXIT_BAD_INPUT if refused else 0
     if output == "json":
         print_json({"schema_version": 1, "toolchains": [_json(*one) for one in found]})
-        return 0
+        return code
     for toolchain, flags in found:
         print_view(Text(f"{toolchain.python}: jax {toolchain.jax or 'not installed'}", style="bold"))
         groups: dict[str, dict[str, Verdict]] = {"target": toolchain.targets, "backend": toolchain.backends}
         asked_of: dict[str, dict[str, Verdict]] = {str(variable): words for variable, words in flags.items()}
         print_view(_table(asked_of if asked else groups))
-    return 0
+    return code
 
 
 Flags = dict[Variable, dict[str, Verdict]]

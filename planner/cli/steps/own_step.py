@@ -27,6 +27,7 @@ _NOT_WITH: Mapping[str, str] = {
     "model": "the step file has its own model",
     "document_len": "give the number in LCPLAN's workload",
     "trainer": "the step file is the program",
+    "program": "the step file is the program",
     "tune": "give more --survivors: every combination of knobs is in the search",
     "prompt": "the step file has its own workload",
     "generate": "the step file has its own workload",
