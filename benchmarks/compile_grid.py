@@ -1,7 +1,8 @@
 """Compile a grid of steps for absent machines and keep what the compiler says: ``python benchmarks/compile_grid.py``.
 
-Writes tests/cost_models/data/compiled_steps.json, against which the memory law is tested. Rows that are there already stay,
-unless ``--again``; a GPU row takes 5 to 30 seconds, a TPU row minutes.
+Writes tests/cost_models/data/compiled_steps.json, against which the memory law is tested; with ``--pipelines``
+compiled_pipelines.json, of steps with stages, which do not count in the error of steps without. Rows that are there already
+stay, unless ``--again``; a GPU row takes 5 to 30 seconds, a TPU row minutes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from planner.measure.targets.toolchain import probe
 from planner.measure.workers.job import CompileJob
 from planner.measure.workers.pool import PoolLimits
 
-ROWS = Path(__file__).parents[1] / "tests" / "cost_models" / "data" / "compiled_steps.json"
-POINTS = Path(__file__).with_name("compile_grid.json")
+DATA, POINTS = Path(__file__).parents[1] / "tests" / "cost_models" / "data", Path(__file__).parent
+GRIDS = {
+    "steps": ("compile_grid.json", "compiled_steps.json"),
+    "pipelines": ("compile_pipelines.json", "compiled_pipelines.json"),
+}
 MEASURED = ("argument_bytes", "output_bytes", "temp_bytes", "alias_bytes", "host_temp_bytes", "total_bytes")
 
 
@@ -41,10 +45,12 @@ def key_of(point: dict) -> str:
     return json.dumps({name: point.get(name) for name in names}, sort_keys=True)
 
 
-def main(again: bool) -> None:
+def main(grid: str, *, again: bool) -> None:
     """Compile what is missing, writing after every row."""
-    points = {key_of(point): point for point in json.loads(POINTS.read_text())}
-    known = [] if again or not ROWS.exists() else json.loads(ROWS.read_text())["rows"]
+    given, written = GRIDS[grid]
+    rows_file = DATA / written
+    points = {key_of(point): point for point in json.loads((POINTS / given).read_text())}
+    known = [] if again or not rows_file.exists() else json.loads(rows_file.read_text())["rows"]
     done = {key_of(row): row for row in known if key_of(row) in points}
     toolchain = probe()
     jobs = {job_of(point): point for key, point in points.items() if key not in done}
@@ -54,8 +60,8 @@ def main(again: bool) -> None:
         if compiled.error is None and compiled.rung == "compiled:target":
             done[key_of(point)] = {**point, "target": compiled.target, **{name: getattr(compiled, name) for name in MEASURED}}
         rows = [done[key] for key in points if key in done]
-        ROWS.write_text(json.dumps({"jax": toolchain.jax, "rows": rows}, indent=1) + "\n")
+        rows_file.write_text(json.dumps({"jax": toolchain.jax, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(again="--again" in sys.argv[1:])
+    main("pipelines" if "--pipelines" in sys.argv[1:] else "steps", again="--again" in sys.argv[1:])

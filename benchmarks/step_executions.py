@@ -51,8 +51,7 @@ def recorded(case: dict[str, Any]) -> dict[str, Any]:
     step = _step(work.resolved)
     lowered = step.jitted.lower(*step.abstract_arguments())
     text = lowered.compile(compiler_options=dict(work.target.compiler_options) or None).as_text()
-    order, mesh = job.strategy.axis_order, job.strategy.mesh
-    view = MeshView(order, tuple(getattr(mesh, axis) for axis in order), segment=work.target.segment)
+    view = MeshView(job.strategy.mesh_axes, job.strategy.mesh_shape, segment=work.target.segment)
     module = parse_module(text)
     execution = read_execution(module, mesh=view, walk=CollectiveWalk(module, view, work.target.compiler))
     return case | {"execution": compact(execution.model_dump(mode="json"))}

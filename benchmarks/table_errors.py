@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cost_models.inputs.setting import Setting
-from cost_models.uncertainty.errors import TableErrors
+from cost_models.uncertainty.errors import RowError
+from cost_models.uncertainty.kind import PredictionFacts, shares
 from lcplan.catalog import hardware, model
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.validate.run import validate
-from planner.validate.scoring.calibration import RowError, row_errors, table_errors
+from planner.validate.scoring.calibration import row_errors
 from planner.validate.scoring.result import TableResult
 from planner.validate.sources.bundled import find_table, table_names
 from planner.workloads.pricing import price_table, table_of
@@ -38,8 +39,10 @@ def compiled_rows() -> Iterator[RowError]:
         spec = ModelSpec.model_validate(model(row["model"]).model_dump() | row.get("changes", {}))
         setting = Setting(spec, machine, Workload.model_validate(sizes), machine.usable_bytes)
         priced = price_table(setting, table_of(setting, [Strategy.model_validate(row["strategy"])]))
-        rests, error = priced.rests_on, math.log(float(priced.total_bytes[0]) / row["total_bytes"])
-        yield RowError(f"{PREFIX}{rests.rates}", str(number), rests, rests.memory_kind, error)
+        rests, whole = priced.rests_on, float(priced.total_bytes[0])
+        parts = shares({name: float(column[0]) for name, column in priced.memory_bytes.items()})
+        about = PredictionFacts(rests.memory_kind, rests.rates, parts, whole)
+        yield RowError(f"{PREFIX}{rests.rates}", str(number), about, math.log(whole / row["total_bytes"]))
 
 
 def all_rows(results: list[TableResult]) -> list[RowError]:
@@ -47,16 +50,22 @@ def all_rows(results: list[TableResult]) -> list[RowError]:
     return [*row_errors(results), *compiled_rows()]
 
 
-def text_of(errors: tuple[TableErrors, ...]) -> str:
-    """The file: one entry a line."""
-    lines = (json.dumps({**vars(entry), "kind": list(entry.kind)}) for entry in errors)
-    return "[\n" + ",\n".join(lines) + "\n]\n"
+def text_of(rows: list[RowError]) -> str:
+    """The file: one error a line."""
+    return "[\n" + ",\n".join(json.dumps(_entry(row)) for row in rows) + "\n]\n"
+
+
+def _entry(row: RowError) -> dict[str, object]:
+    about = row.about
+    whole = None if about.whole is None else float(f"{about.whole:.4g}")
+    facts = {"kind": list(about.kind), "rates": about.rates, "parts": dict(about.parts), "whole": whole}
+    return {"table": row.table, "row": row.row, **facts, "error": round(row.error, 6)}
 
 
 def main() -> None:
     """Validate every bundled table and write the file."""
     found = [find_table(name) for name in table_names()]
-    FILE.write_text(text_of(table_errors(all_rows([validate(table, path.parent) for table, path in found]))))
+    FILE.write_text(text_of(all_rows([validate(table, path.parent) for table, path in found])))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from cost_models.inputs.kernel_groups import kernel_groups
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
+from cost_models.memory.lockstep import OwnMemory
 from cost_models.memory.parts import PHASES, StepMemory
 from cost_models.memory.plain_jax import PlainMemory
 from cost_models.memory.pytorch import RESERVED_OF_ALLOCATED, TorchMemory
@@ -91,8 +92,9 @@ class EstimateTable:
             columns[name][rows] = values
 
     def may_fit(self, budget_bytes: float) -> Bools:
-        """Return the rows that fit at the low end of their memory's half-width, so that a compile may show that they do."""
-        ratio = published_half_width(self.rests_on.memory_kind, self.rests_on).ratio
+        """Return the rows that fit at the low end of the half-width of the least memory: a compile may show that they do."""
+        least = int(np.argmin(self.total_bytes)) if len(self) else 0
+        ratio = published_half_width(self.rests_on.memory({k: float(v[least]) for k, v in self.memory_bytes.items()})).ratio
         return np.asarray(self.total_bytes / (1.0 + ratio) + self.allowance_bytes <= budget_bytes)
 
     def binding_part(self, i: int) -> str:
@@ -126,7 +128,7 @@ class EstimateTable:
                 "idle_devices": round(float(self.idle_devices[i])),
             },
             "basis": self.basis,
-            **bands(self.rests_on, time_s=times, total_bytes=total),
+            **bands(self.rests_on, time_s=times, memory_bytes=memory),
         }
 
 
@@ -226,7 +228,7 @@ def pool_slack_bytes(layout: Layout, total_bytes: Floats) -> Floats:
     return share * total_bytes
 
 
-def memory_model(layout: Layout) -> StepMemory | TorchMemory:
+def memory_model(layout: Layout) -> OwnMemory | StepMemory | TorchMemory:
     """Return the memory model for the runtime of the setting's program.
 
     Parameters
@@ -236,17 +238,17 @@ def memory_model(layout: Layout) -> StepMemory | TorchMemory:
 
     Returns
     -------
-    StepMemory or TorchMemory
+    OwnMemory, StepMemory or TorchMemory
         Parts [bytes per device].
 
     Notes
     -----
-    Source: cost_models.memory.parts, cost_models.memory.plain_jax and cost_models.memory.pytorch.
+    Source: cost_models.memory.lockstep, cost_models.memory.parts, cost_models.memory.plain_jax and cost_models.memory.pytorch.
     """
     program = layout.setting.program
     if program.runtime == "torch":
         return TorchMemory(layout)
-    return PlainMemory(layout) if program.derivative == "autodiff" else StepMemory(layout)
+    return PlainMemory(layout) if program.derivative == "autodiff" else OwnMemory(layout)
 
 
 def allowance_bytes(layout: Layout) -> Floats:
@@ -270,7 +272,14 @@ def allowance_bytes(layout: Layout) -> Floats:
     Source: ``allowance`` of the hardware spec, which gives the source of each value.
     """
     allowance = layout.setting.hardware.allowance
-    kinds: tuple[tuple[AxisName, ...], ...] = (("data",), ("tensor",), ("context",), ("fsdp", "context"), ("expert",))
+    kinds: tuple[tuple[AxisName, ...], ...] = (
+        ("data",),
+        ("tensor",),
+        ("context",),
+        ("fsdp", "context"),
+        ("expert",),
+        ("pipe",),
+    )
     groups = reduce(np.add, [layout.joins(axes) for axes in kinds])
     groups = groups + 2.0 * layout.folds
     more = layout.setting.program.ring_communicators - 1

@@ -6,7 +6,7 @@ and defaults. Nothing is printed, and no file is written unless ``out`` names a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from lcplan.strategy import KNOBS, renamed
 from planner.candidates.candidate import Candidate
 from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
+from planner.report.notebook import Answered, Found
 from planner.request.document import SCHEMA_VERSION, request_json
 from planner.request.filters import Filters, parse_mesh, wrong_values
 from planner.request.knob_fields import with_knobs
@@ -31,7 +32,6 @@ from planner.request.request import Objective, SearchRequest, Stage, make_reques
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
 from planner.run.make_plan import make_plan
 from planner.run.measuring import Bench
-from planner.run.result import SearchResult
 from planner.run.run_folder import RunFolder
 from planner.run.stages import Effort
 from planner.run.stages import search as run_stages
@@ -49,8 +49,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Given(WorkloadOptions):
     """Every option of a question and its values, checked: text is read as on the command line.
 
-    ``model`` and ``hw`` are names, paths or specs; ``seq`` tokens or ``"256k"``; ``budget`` bytes or ``"80GiB"``; knobs one
-    value or several.
+    ``model`` and ``hw`` are names, paths or specs; ``seq`` tokens or ``"256k"``; ``budget`` bytes or ``"80GiB"``; ``mesh``
+    sizes by axis or ``"context=8..32"``; knobs one value or several.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -61,12 +61,22 @@ class _Given(WorkloadOptions):
     budget: int | None = None
     objective: Objective = "tokens_per_s"
     mesh: str | None = None
+    """Also sizes by axis: ``{"context": 8, "tensor": (1, 2)}``."""
     toolchain: str | None = None
 
     @field_validator("seq", "document_len", "prompt", "generate", mode="before")
     @classmethod
     def _tokens(cls, value: Any, info: ValidationInfo) -> Any:
         return parse_tokens(value, info.field_name or "tokens") if isinstance(value, str) else value
+
+    @field_validator("mesh", "rollout_mesh", mode="before")
+    @classmethod
+    def _sizes(cls, value: Any) -> Any:
+        """Return sizes by axis as the command line writes them."""
+        if not isinstance(value, Mapping):
+            return value
+        sizes = {axis: size if isinstance(size, list | tuple) else (size,) for axis, size in value.items()}
+        return ",".join(f"{axis}={','.join(map(str, several))}" for axis, several in sizes.items())
 
     @field_validator("budget", mode="before")
     @classmethod
@@ -128,6 +138,18 @@ class Estimated(Frozen):
     request: SearchRequest
     candidate: Candidate
 
+    def __repr__(self) -> str:
+        """Return the strategy with its figures in one line."""
+        from planner.report.view.performance import short
+
+        return f"<{short(self.candidate, self.request)}>"
+
+    def _repr_html_(self) -> str:
+        from planner.report.notebook import as_html
+        from planner.report.terminal.estimate import estimate_view
+
+        return as_html(estimate_view(self.candidate, self.request, self.request.warnings))
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document of ``lcplan estimate``."""
         return {"schema_version": SCHEMA_VERSION, "request": request_json(self.request), "candidate": self.candidate.to_json()}
@@ -144,7 +166,7 @@ class _Silent:
 
 
 @_with_options
-def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = None, **options: Any) -> SearchResult:
+def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = None, **options: Any) -> Found:
     """Find the best strategy. ``out``: also keep the study, ``result.json`` and ``plan.yaml`` there, as the command does.
 
     Raises
@@ -160,7 +182,7 @@ def search(*, stages: Stage = "modelled", survivors: int = 8, out: str | None = 
     result = run_stages(bench, Effort(stages, survivors), _Silent())
     if folder is not None:
         folder.save(result.to_json(), make_plan(request, result.winner, toolchain) if result.winner else None)
-    return result
+    return Found.of(result)
 
 
 def _store(folder: RunFolder | None, *, stages: Stage) -> Any:
@@ -183,7 +205,7 @@ def estimate(*, compiled: bool = False, **options: Any) -> Estimated:
 
 
 @_with_options
-def whatif(question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Any) -> WhatIf:
+def whatif(question: Question, *, vary: str | tuple[str, ...] = (), compiled: bool = False, **options: Any) -> Answered:
     """``max-seq``, ``min-devices``, ``max-batch`` or ``sweep``; ``vary`` as on the command line, ``"seq=64k..1m"``."""
     open_length = question == "max-seq" or _varies_length(vary)
     options = {"seq": options.get("document_len", 128), **options} if open_length else options
@@ -194,7 +216,7 @@ def whatif(question: Question, *, vary: str | tuple[str, ...] = (), compiled: bo
     request, toolchain = given.request(), probe(given.toolchain)
     texts = (vary,) if isinstance(vary, str) else tuple(vary)
     found = what_if(request, question, backends=offer(toolchain, request).backends, varied=parse_vary(texts))
-    return _confirmed(found, toolchain) if compiled else found
+    return Answered.of(_confirmed(found, toolchain) if compiled else found)
 
 
 def _varies_length(vary: str | tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term, on
 from cost_models.inputs.layout import Layout
+from cost_models.inputs.stages import Stages, layer_passes
 from cost_models.masks.windows import Halo
 from cost_models.schemes import SCHEME_COSTS
 from cost_models.schemes.interface import CONTEXT
@@ -33,10 +34,10 @@ def context_terms(layout: Layout) -> list[Term]:
 
 
 def _documents(layout: Layout) -> list[Term]:
-    """Return the all-gather of document ids of whole sequences, int32, once per microbatch."""
+    """Return the all-gather of document ids of whole sequences, int32, once per microbatch; with stages in every pass."""
     if layout.setting.workload.document_len is None or layout.outside is None:
         return []
-    calls = on(CONTEXT, layout.microbatches, layout=layout)
+    calls = on(CONTEXT, Stages(layout).document_gathers, layout=layout)
     return [Term("all-gather", CONTEXT, "documents", 4.0 * layout.tokens * layout.context, calls, "exposed")]
 
 
@@ -47,7 +48,7 @@ def _halo(layout: Layout) -> list[Term]:
     """
     if layout.window is None:
         return []
-    layers = layout.setting.model.layers * layout.microbatches
+    layers = layer_passes(layout)
     halo = Halo(layout)
     token = layout.activation_bytes * 2 * layout.sequences * layout.kv_width * layout.kv_copies / layout.exchange
     whole, last = np.maximum(halo.hops - 1.0, 0.0), (1.0 + halo.halves) * (halo.hops > 0)

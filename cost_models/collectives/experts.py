@@ -7,6 +7,7 @@ import numpy as np
 from cost_models.experts.buffers import IMBALANCE, ExpertLayout
 from cost_models.inputs.collective_term import Subgroup, Term, on
 from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.stages import layer_passes
 from lcplan.spec.collective import Op
 from lcplan.strategy import AxisName, MoeDispatch
 
@@ -45,7 +46,7 @@ def expert_terms(layout: Layout) -> list[Term]:
 def _matrices(part: ExpertLayout) -> list[Term]:
     """Return the collectives of the experts' matrices and the router, each over the axes that shard it."""
     layout = part.layout
-    passes = layout.setting.model.layers * layout.microbatches
+    passes = layer_passes(layout)
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     inside: tuple[AxisName, ...] = tuple(axis for axis in layout.weight_axes if axis != "expert")
     terms = []
@@ -66,7 +67,7 @@ def _calls(part: ExpertLayout, name: MoeDispatch) -> tuple[Floats, Floats]:
     Rows whose dispatched copies are kept are not sent again.
     """
     layout = part.layout
-    passes = layout.setting.model.layers * layout.microbatches * part.dispatches(name)
+    passes = layer_passes(layout) * part.dispatches(name)
     return passes * (layout.expert_ranks > 1), np.where(layout.saves("dispatched"), 2.0, 3.0)
 
 

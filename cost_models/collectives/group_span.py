@@ -12,7 +12,7 @@ from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.table import ORDERS
 from cost_models.schemes.ring import ring_window
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.strategy import AxisName
+from lcplan.strategy import OUTERMOST, AxisName
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,10 @@ def span_of(layout: Layout, axes: tuple[AxisName, ...]) -> Span:
     Source: ``jax.make_mesh`` over devices in order of their ids, row-major: the last axis varies fastest.
     """
     members = layout.members(axes)
-    stride = _stride(layout, axes, order=ORDERS[0])
-    for code, order in enumerate(ORDERS[1:], start=1):
-        if set(order[_innermost(axes, order) :]) != set(ORDERS[0][_innermost(axes, ORDERS[0]) :]):
+    usual, *others = ((*OUTERMOST, *order) for order in ORDERS)
+    stride = _stride(layout, axes, order=usual)
+    for code, order in enumerate(others, start=1):
+        if set(order[_innermost(axes, order) :]) != set(usual[_innermost(axes, usual) :]):
             stride = np.where(layout.table.axis_order == code, _stride(layout, axes, order=order), stride)
     return _placed(layout, members, stride)
 

@@ -10,10 +10,12 @@ import numpy as np
 from cost_models.collectives.context import context_terms
 from cost_models.collectives.experts import expert_terms
 from cost_models.collectives.libtpu_reductions import as_libtpu_reduces
+from cost_models.collectives.pipeline import pipeline_terms
 from cost_models.compute.flops import recomputed_matrix_parameters
 from cost_models.inputs.collective_term import Term, merged, on
 from cost_models.inputs.layout import Floats, Layout
 from cost_models.inputs.setting import Setting
+from cost_models.inputs.stages import Stages, dealt, layer_passes
 from cost_models.inputs.state_place import optimizer_shards
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.collective import CollectiveUse
@@ -74,12 +76,12 @@ def terms_of(layout: Layout) -> list[Term]:
     if len(layout.parts) > 1:
         return merged([term for part in layout.parts for term in terms_of(part)])
     dense = [*_weights(layout), *_tables(layout), *_stream(layout), *_loss(layout), *context_terms(layout), *_step(layout)]
-    return as_libtpu_reduces(layout, [*dense, *expert_terms(layout)])
+    return as_libtpu_reduces(layout, [*dense, *expert_terms(layout), *pipeline_terms(layout)])
 
 
 def _weights(layout: Layout) -> list[Term]:
     model, t = layout.setting.model, layout.tensor
-    passes = model.layers * layout.microbatches
+    passes = layer_passes(layout)
     gathers = 2.0 if layout.setting.program.weights_gathered == "each-pass" else 1.0
     spread = 2.0 * model.d_model * model.head_dim * model.kv_heads
     fed = model.shared_matrix_parameters if model.routed else model.dense_matrix_parameters
@@ -121,11 +123,11 @@ def _stream(layout: Layout) -> list[Term]:
     tensor: tuple[AxisName, ...] = ("tensor",)
     model = layout.setting.model
     size = layout.activation_bytes * layout.tokens * model.d_model
-    layers = layout.setting.model.layers * layout.microbatches
+    layers = layer_passes(layout)
     again = np.where(layout.saves("attention_out"), 0.0, 1.0)
     inputs = 6.0 if layout.setting.program.sequence_parallel else 4.0 + 2.0 * (recomputed_matrix_parameters(layout) > 0)
     latent = layers if model.latent else 0.0
-    embedding = 0.0 if layout.outside is None else layout.microbatches
+    embedding = 0.0 if layout.outside is None else layout.microbatches * (layout.table.pipe == 1)
     routed = 0.5 if model.routed else 0.0
     apart = layout.whole_experts * (model.routed is not None and not model.routed.shared_d_ff)
     rings_in, rings_out = layout.ring_matmuls * (1 - routed) * inputs, layout.ring_matmuls * (4 * (1 - routed) + again)
@@ -155,13 +157,14 @@ def _loss(layout: Layout) -> list[Term]:
     if layout.outside is None:
         return []
     tensor: tuple[AxisName, ...] = ("tensor",)
-    calls = on(tensor, layout.loss_chunks * layout.microbatches, layout=layout)
-    hidden = layout.activation_bytes * layout.loss_chunk * layout.setting.model.d_model
+    own = dealt(layout)
+    calls = on(tensor, own.loss_chunks * layout.microbatches, layout=layout)
+    hidden = layout.activation_bytes * own.loss_chunk * layout.setting.model.d_model
     return [
         Term("all-gather", tensor, "loss", hidden, calls, "exposed"),
         Term("reduce-scatter", tensor, "loss", hidden, calls, "exposed"),
-        Term("all-reduce", tensor, "loss-maximum", 4.0 * layout.loss_chunk, calls, "exposed"),
-        Term("all-reduce", tensor, "loss-sums", 8.0 * layout.loss_chunk, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-maximum", 4.0 * own.loss_chunk, calls, "exposed"),
+        Term("all-reduce", tensor, "loss-sums", 8.0 * own.loss_chunk, calls, "exposed"),
     ]
 
 
@@ -169,28 +172,31 @@ def _step(layout: Layout) -> list[Term]:
     """Return the collectives once per step: gradients and vectors over the axes that replicate them, and scalars."""
     if layout.outside is None:
         return []
-    vectors = 4.0 * layout.outside.setting.model.vector_parameters
     everywhere: tuple[AxisName, ...] = ("data", *layout.state_axes, "tensor")
+    whole: tuple[AxisName, ...] = ("pipe", *everywhere)
+    one, twice = (on(whole, calls, layout=layout) for calls in (1.0, 2.0))
     return [
-        Term(
-            "all-reduce",
-            everywhere,
-            "vectors",
-            np.full(len(layout.table), vectors),
-            on(everywhere, 1.0, layout=layout),
-            "exposed",
-        ),
+        *_vectors(layout.outside, everywhere, whole, one),
         *_gradients(layout.outside),
-        Term(
-            "all-reduce", everywhere, "scalars", np.full(len(layout.table), 4.0), on(everywhere, 2.0, layout=layout), "exposed"
-        ),
+        Term("all-reduce", whole, "scalars", np.full(len(layout.table), 4.0), twice, "exposed"),
     ]
+
+
+def _vectors(layout: Layout, everywhere: tuple[AxisName, ...], whole: tuple[AxisName, ...], one: Floats) -> list[Term]:
+    """Return the sums of norms and biases: with stages a layer's over its stage's ranks, the last norm's over all."""
+    model, piped = layout.setting.model, layout.table.pipe > 1
+    stage = Stages(layout).share
+    layers = 4.0 * (model.vector_parameters - model.d_model * piped) * stage
+    terms = [Term("all-reduce", everywhere, "vectors", layers, on(everywhere, 1.0, layout=layout), "exposed")]
+    last = np.full(len(layout.table), 4.0 * model.d_model)
+    return [*terms, Term("all-reduce", whole, "vectors", last, one * piped, "exposed")] if piped.any() else terms
 
 
 def _gradients(layout: Layout) -> list[Term]:
     """Return the gradients' all-reduce, or a distributed optimizer's scatter and its gather of weights in the compute dtype."""
     model, program = layout.setting.model, layout.setting.program
-    elements = (model.matrix_parameters + model.embedding_parameters) / layout.state_shards
+    stages = Stages(layout)
+    elements = (model.matrix_parameters * stages.share + model.embedding_parameters / stages.pipe) / layout.state_shards
     size = (2.0 if program.pure_bf16 or program.gradients_sent == "bf16" else 4.0) * elements
     axes = layout.gradient_axes
     once = on(axes, 1.0, layout=layout)

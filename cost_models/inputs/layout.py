@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.kept_tensors import KeptTensors
 from cost_models.inputs.setting import Setting
+from cost_models.inputs.state_bytes import StateBytes
 from cost_models.inputs.table import DTYPES, StrategyTable
 from lcplan.spec.segments import segment_of
 from lcplan.strategy import AXES, AxisName, SchemeFacts
@@ -269,9 +270,9 @@ class Layout:
         return _DTYPE_BYTES[self.table.reduce_dtype]
 
     @cached_property
-    def moment_bytes(self) -> Floats:
-        """Size of an element of one AdamW moment [bytes per element]."""
-        return _DTYPE_BYTES[self.table.moments_dtype]
+    def state(self) -> StateBytes:
+        """Bytes of the weights, moments and gradients of each element."""
+        return StateBytes(self)
 
     @property
     def activation_bytes(self) -> float:

@@ -44,6 +44,8 @@ class LayerBackward:
     layout: Layout
     squeezed: bool = False
     """Whether XLA rematerialises, because its own estimate exceeds its limit (``cost_models.memory.limit``)."""
+    late: bool = True
+    """Whether XLA reduces a layer's gradients during the next layer (``unreduced``)."""
 
     @cached_property
     def stream(self) -> Floats:
@@ -124,7 +126,8 @@ class LayerBackward:
         """
         normed, cotangent = self._normed * self.stream, np.where(self.layout.tensor > 1, self.stream, 0.0)
         product = 3.0 * self.wide + normed + cotangent
-        gate = 4.0 * self.wide + np.maximum(normed, cotangent)
+        both = np.maximum(normed, cotangent) if self.late else normed + cotangent
+        gate = 4.0 * self.wide + both
         most: Floats = np.where(self.squeezed & ~self._keeps_up, product, np.maximum(product, gate))
         return most + self._shards + self.waiting_attention
 
@@ -134,7 +137,8 @@ class LayerBackward:
 
         Each of the two is a gathered stream.
         """
-        streams = (self._normed + 2.0) * self.stream
+        cotangent = (self.layout.tensor > 1) * (not self.late)
+        streams = (self._normed + 2.0 + cotangent) * self.stream
         return 2.0 * self.wide + streams + self._shards + self.waiting_attention
 
     @cached_property
@@ -236,7 +240,12 @@ class LayerBackward:
     @cached_property
     def unreduced(self) -> Floats:
         """Gradients of the previous layer and of this layer's ``down``: ``r (P_layer + D F) / t`` [bytes per device]."""
-        return self.layout.reduce_bytes * (self._matrices + self._fed) * self._sharded
+        return self._previous + self.layout.reduce_bytes * self._fed * self._sharded
+
+    @property
+    def _previous(self) -> Floats:
+        """Gradients of the previous layer, where they are reduced during this one."""
+        return self.layout.reduce_bytes * self._matrices * self._sharded * self.late
 
     @property
     def products_unreduced(self) -> Floats:
@@ -262,8 +271,8 @@ class LayerBackward:
         """Unreduced gradients when attention runs backward, after those of feed-forward and output [bytes per device]."""
         layout = self.layout
         model = layout.setting.model
-        made = (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
-        return layout.reduce_bytes * (self._matrices + made) * self._sharded
+        made = self.late * (model.up_matrices + 1) * self._fed + model.attention_products["attention_out"] / layout.tensor
+        return self._previous + layout.reduce_bytes * made * self._sharded
 
     @cached_property
     def loop(self) -> Floats:

@@ -69,7 +69,7 @@ class Loss:
         if not self.layout.setting.model.tied_embeddings:
             in_place = several & (self.layout.vocab_width % LANES == 0)
             return self.gradient + np.where(in_place, 0.0, cotangent)
-        moments = 2.0 * self.layout.moment_bytes * self.table / self.layout.weight_shards
+        moments = self.layout.state.moments * self.table / self.layout.weight_shards
         return cotangent + np.where(several, self.gradient, moments * (self.layout.microbatches == 1))
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,9 @@ class StepMemory:
     squeezed: bool = False
     """Whether XLA rematerialises to save memory (``cost_models.memory.limit``)."""
 
+    _late: ClassVar[bool] = True
+    """Whether a layer's gradients are reduced during the next one."""
+
     @cached_property
     def _vectors(self) -> float:
         """Elements of norms and biases, which no axis splits (biases that tensor splits are counted whole)."""
@@ -66,13 +70,13 @@ class StepMemory:
 
     @cached_property
     def params(self) -> Floats:
-        """Master parameters in fp32: ``4 P / (f c e t)``, norms and biases unsplit [bytes per device]."""
-        return FP32_BYTES * self._elements
+        """Parameters that the optimizer updates, in fp32: ``4 P / (f c e t)``, norms and biases unsplit [bytes per device]."""
+        return self.layout.state.master * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
-        """The two moments of AdamW, split like the parameters [bytes per device]."""
-        return 2.0 * self.layout.moment_bytes * self._elements
+        """The optimizer's moments, split like the parameters [bytes per device]."""
+        return self.layout.state.moments * self._elements
 
     @cached_property
     def batch(self) -> Floats:
@@ -94,9 +98,11 @@ class StepMemory:
 
     @cached_property
     def _summed(self) -> Floats:
-        """fp32 gradients of earlier microbatches, and the head, transposed once for all of them unless it is the embedding."""
+        """Gradients of earlier microbatches, and the head, transposed once for all of them unless it is the embedding."""
+        state = self.layout.state
         turned = 0.0 if self.layout.setting.model.tied_embeddings else self._table
-        return FP32_BYTES * (self._elements + turned) * (self.layout.microbatches > 1)
+        differentiated = np.where(state.copies > 0, state.copies, state.master)
+        return (state.sums * self._elements + differentiated * turned) * (self.layout.microbatches > 1)
 
     @cached_property
     def _table(self) -> Floats:
@@ -106,14 +112,14 @@ class StepMemory:
 
     @cached_property
     def _layers(self) -> Floats:
-        """fp32 gradients of all layers of this microbatch, and the head's."""
-        return FP32_BYTES * (self._layer_elements + self._table)
+        """Gradients of all layers of this microbatch, and the head's."""
+        return self.layout.state.gradient * (self._layer_elements + self._table)
 
     @cached_property
     def _kinds(self) -> tuple[LayerBackward, ...]:
         """A layer's backward pass for each kind of layers."""
         return tuple(
-            (LayerBackward if part.setting.model.routed is None else ExpertBackward)(part, self.squeezed)
+            (LayerBackward if part.setting.model.routed is None else ExpertBackward)(part, self.squeezed, self._late)
             for part in self.layout.parts
         )
 
@@ -130,6 +136,17 @@ class StepMemory:
 
     def phases(self) -> list[tuple[str, dict[str, Floats]]]:
         """Return the parts of each moment of ``PHASES`` without persistent state, per kind of layers [bytes per device]."""
+        moments = self._moments()
+        if not self.layout.state.copies.any():
+            return moments
+        copies = self.layout.state.copies * self._elements
+        return [
+            (name, held if name == "update" else held | {"gathered_weights": held.get("gathered_weights", 0.0) + copies})
+            for name, held in moments
+        ]
+
+    def _moments(self) -> list[tuple[str, dict[str, Floats]]]:
+        """Return the parts of each moment without a copy of the weights."""
         if self.layout.setting.hardware.kind == "tpu":
             loops = (self._loops(*each) for each in zip(self._kinds, self._waiting, strict=True))
             moments = [*self._outside().items(), *(("loops", held) for held in loops)]
@@ -153,11 +170,11 @@ class StepMemory:
                 "logits_loss": loss.logits,
             },
             "embedding_backward": {
-                "grads": grads + FP32_BYTES * self._table,
+                "grads": grads + self.layout.state.gradient * self._table,
                 "working_set": self._kinds[0].stream,
                 "logits_loss": loss.embedding,
             },
-            "update": {"grads": FP32_BYTES * self._elements},
+            "update": {"grads": self.layout.state.last_gradient * self._elements},
         }
 
     def _inside(self, layer: LayerBackward, waiting: Floats | float) -> dict[str, dict[str, Floats]]:
@@ -198,12 +215,13 @@ class StepMemory:
     def _resident(self) -> dict[str, Floats]:
         """Buffers that live at every moment on TPU.
 
-        They are the layers' weights, cast once before the loops, and the whole table in which an embedding's gradients add up
-        over microbatches (``cost_models.collectives.libtpu_reductions``).
+        They are the layers' fp32 weights, cast once before the loops, and the whole table in which an embedding's gradients add
+        up over microbatches (``cost_models.collectives.libtpu_reductions``).
         """
         several = (self.layout.microbatches > 1) & (not self.layout.setting.model.tied_embeddings)
+        cast = np.where(self.layout.state.gradient < FP32_BYTES, 0.0, self.layout.gather_bytes)
         return {
-            "gathered_weights": self.layout.gather_bytes * self._layer_elements,
+            "gathered_weights": cast * self._layer_elements,
             "collective_buffers": FP32_BYTES * Loss(self.layout).table * several,
         }
 

@@ -105,13 +105,14 @@ class PlainMemory(StepMemory):
         head = layout.vocab_width * model.d_model
         stream = layout.activation_bytes * layout.tokens * model.d_model
         logits = LOGIT_BUFFERS * FP32_BYTES * layout.loss_chunk * layout.vocab_width
-        early = np.where(self._everything, 0.0, FP32_BYTES * self._layer_elements)
+        gradient = layout.state.gradient
+        early = np.where(self._everything, 0.0, gradient * self._layer_elements)
         return {
             "loss": {
-                "grads": self._summed + early + FP32_BYTES * head,
+                "grads": self._summed + early + gradient * head,
                 "saved_activations": self.saved_activations,
                 "working_set": STREAMS * stream,
                 "logits_loss": logits + HEAD_COPIES * layout.activation_bytes * head,
             },
-            "update": {"grads": FP32_BYTES * self._elements},
+            "update": {"grads": layout.state.last_gradient * self._elements},
         }

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cost_models.inputs.layout import Bools, Floats, Layout
 from cost_models.inputs.state_place import optimizer_shards
+from cost_models.inputs.table import CODES
 from cost_models.memory.parts import PHASES
 from cost_models.memory.saved_tensors import kept_bytes
 from cost_models.parts.memory import STEP_MEMORY
@@ -78,21 +79,30 @@ class TorchMemory:
 
     @cached_property
     def params(self) -> Floats:
-        """fp32 weights, split like the optimizer's state, and a copy in the compute dtype, if any [bytes per device]."""
-        copy = self.layout.activation_bytes if self.layout.setting.program.compute_copy else 0.0
-        return (FP32_BYTES / optimizer_shards(self.layout) + copy) * self._elements
+        """Weights that the optimizer updates, split like its state, and a copy in the compute dtype, if any [bytes per device].
+
+        Without masters the compute dtype's weights are all there is.
+        """
+        layout, copied = self.layout, self.layout.setting.program.compute_copy
+        alone = copied & (layout.table.master_dtype == CODES["master_dtype"].index("none"))
+        master = np.where(alone, 0.0, layout.state.master)
+        return (master / optimizer_shards(layout) + (layout.activation_bytes if copied else 0.0)) * self._elements
 
     @cached_property
     def optimizer(self) -> Floats:
-        """The two moments of AdamW [bytes per device]."""
-        return 2.0 * self.layout.moment_bytes * self._elements / optimizer_shards(self.layout)
+        """The optimizer's moments [bytes per device]."""
+        return self.layout.state.moments * self._elements / optimizer_shards(self.layout)
 
     @cached_property
     def grads(self) -> Floats:
-        """Gradients of a device's weights, in fp32 or bf16; with ZeRO-2 only the device's shard [bytes per device]."""
-        program = self.layout.setting.program
-        shards = optimizer_shards(self.layout) if program.gradients_over == "optimizer" else 1.0
-        return (2.0 if program.pure_bf16 else FP32_BYTES) * self._elements / shards
+        """Gradients of a device's weights, in fp32 or bf16; with ZeRO-2 only the device's shard [bytes per device].
+
+        Autograd adds gradients up in the dtype of the weights; a trainer with a copy of the weights has buffers of its own.
+        """
+        layout, program = self.layout, self.layout.setting.program
+        shards = optimizer_shards(layout) if program.gradients_over == "optimizer" else 1.0
+        halves = layout.state.rounded & (not program.compute_copy)
+        return np.where(halves | program.pure_bf16, 2.0, layout.state.sums) * self._elements / shards
 
     @cached_property
     def _stream(self) -> Floats:

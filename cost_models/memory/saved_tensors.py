@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.experts.buffers import ExpertLayout
 from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.stages import Stages
 from lcplan.strategy.remat import LAYER_IN, NAMED_TENSORS, OFFLOAD_PERCENT, offloading_iterations
 
 FP32_BYTES = 4.0
@@ -121,7 +122,8 @@ def host_bytes(layout: Layout) -> Floats:
     -----
     An executable reports it as ``host_temp_bytes``. Source: ``kept_bytes``; docs/step.md, remat.
     """
-    return reduce(np.add, [offloading_layers(part) * _away_bytes(part) for part in layout.parts])
+    held = Stages(layout).held_share if (layout.table.pipe > 1).any() else 1.0
+    return held * reduce(np.add, [offloading_layers(part) * _away_bytes(part) for part in layout.parts])
 
 
 def _layers(part: Layout) -> int:

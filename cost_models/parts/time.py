@@ -13,6 +13,23 @@ WEIGHTS = ("weights", "key-value-weights", "latent-weights", "expert-matrices", 
 EXPERT_ROWS = ("expert-rows", "expert-row-weights", "expert-counts", "expert-choices")
 """Purposes of the collectives of dispatch and combine."""
 
+PIPELINE = ("pipeline", "pipeline-rows", "pipeline-tables")
+"""Purposes of the collectives between the stages of a pipeline."""
+
+IN_TICKS = (
+    "gemm",
+    "attention",
+    "hbm",
+    "recompute",
+    "comm_tensor",
+    "comm_fsdp",
+    "comm_context",
+    "comm_expert",
+    "contention",
+    "overhead",
+)
+"""Parts that every tick of a pipeline has. The few collectives of loss and tables among them are not repeated in idle ticks."""
+
 _FSDP = Part(
     "comm_fsdp",
     "communication",
@@ -97,6 +114,21 @@ STEP_TIME: tuple[Part, ...] = (
         "Reductions of gradients, vectors and scalars once a step.",
         axis="data",
         purposes=("gradients", "updates", "vectors", "scalars"),
+    ),
+    Part(
+        "comm_pipe",
+        "communication",
+        "communication over pipe",
+        "Messages between the stages of a pipeline, and the rows and tables that they share.",
+        axis="pipe",
+        purposes=PIPELINE,
+    ),
+    Part(
+        "bubble",
+        "compute",
+        "pipeline bubble",
+        "Ticks in which a stage of a pipeline has no microbatch.",
+        rates=("gemm", "attention_forward", "attention_backward", "hbm"),
     ),
     Part("contention", "communication", "contention", "Compute time that concurrent collectives take from kernels."),
     _OVERHEAD,

@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Layout
+from cost_models.inputs.stages import layer_passes
 from cost_models.schemes.interface import CONTEXT, SchemeCost
 from lcplan.strategy import SchemeFacts
 
@@ -33,7 +34,7 @@ def exchange_terms(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives.
     """
-    layers = np.where(layout.scheme_has(_exchanges), layout.setting.model.layers * layout.microbatches, 0.0)
+    layers = np.where(layout.scheme_has(_exchanges), layer_passes(layout), 0.0)
     query = layout.activation_bytes * layout.tokens * layout.query_width
     pair = layout.activation_bytes * 2 * layout.tokens * layout.kv_width * layout.kv_copies
     return [

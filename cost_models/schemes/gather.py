@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.stages import layer_passes
 from cost_models.schemes.interface import CONTEXT, SchemeCost
 
 FP32_BYTES = 4.0
@@ -28,7 +29,7 @@ def gather_terms(layout: Layout) -> list[Term]:
     -----
     Source: docs/step.md, table of collectives.
     """
-    layers = layout.setting.model.layers * layout.microbatches
+    layers = layer_passes(layout)
     gather = np.where(layout.gathers, layers, 0.0)
     pair = 2 * layout.tokens * layout.kv_width
     gathered = layout.activation_bytes * pair * layout.context

@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.inputs.collective_term import Subgroup, Term
 from cost_models.inputs.layout import Bools, Floats, Layout
+from cost_models.inputs.stages import layer_passes
 from cost_models.schemes.interface import CONTEXT, SchemeCost
 
 FP32_BYTES = 4.0
@@ -60,7 +61,7 @@ def ring_terms(layout: Layout) -> list[Term]:
     program = layout.setting.program
     if program.ring_order == "double" or program.ring_backward == "queries":
         return _other_rings(layout)
-    layers = layout.setting.model.layers * layout.microbatches
+    layers = layer_passes(layout)
     others = layout.chunks - 1
     again = np.where(layout.saves("attention_output") & layout.saves("lse"), 0.0, others - 1)
     ring = np.where(layout.rings, layers * layout.directions, 0.0)
@@ -86,7 +87,7 @@ def _other_rings(layout: Layout) -> list[Term]:
     make one more hop at each level.
     """
     queries = layout.setting.program.ring_backward == "queries"
-    layers = np.where(layout.rings, layout.setting.model.layers * layout.microbatches, 0.0)
+    layers = np.where(layout.rings, layer_passes(layout), 0.0)
     window = ring_window(layout)
     rounds = layout.chunks / window
     pair = 2.0 * layout.tokens * layout.kv_width * layout.kv_copies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from cost_models.experts.work import (
     row_move_seconds,
 )
 from cost_models.inputs.layout import Floats, Layout
+from cost_models.inputs.stages import Stages, dealt, layer_passes
 from cost_models.inputs.state_place import optimizer_shards
 from cost_models.memory.saved_tensors import on_device_bytes
 from cost_models.rates.published import KERNEL_FLOOR_S, Rates
@@ -74,8 +75,8 @@ class StepWork:
 
     @cached_property
     def passes(self) -> Floats:
-        """Layer passes of a step: ``L M`` [count]."""
-        return self.layout.setting.model.layers * self.layout.microbatches
+        """Layer passes of a step, ``L M``; of a stage with those of its idle ticks [count]."""
+        return layer_passes(self.layout)
 
     @cached_property
     def _share(self) -> Floats | float:
@@ -249,20 +250,22 @@ class StepWork:
         layout = self.layout
         if layout.outside is None:
             return np.zeros(len(layout.table))
-        model = layout.setting.model
-        products = self._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
-        logits = 4.0 * layout.tokens * layout.vocab_width
-        head = layout.setting.program.head_bytes * layout.loss_chunks * layout.vocab_width * model.d_model
+        model, own = layout.setting.model, dealt(layout)
+        rows = replace(self, layout=own)
+        products = rows._gemm(float(model.vocab * model.d_model), layout.setting.program.loss_products)
+        logits = 4.0 * own.tokens * layout.vocab_width
+        head = layout.setting.program.head_bytes * own.loss_chunks * layout.vocab_width * model.d_model
         return layout.microbatches * (products + self._memory(6.0 * logits + head, 1.0))
 
     @cached_property
     def optimizer(self) -> Floats:
-        """AdamW's update of a device's shard, and sums of gradients over microbatches [s per step]."""
+        """The optimizer's update of a device's shard, and sums of gradients over microbatches [s per step]."""
         layout = self.layout.outside
         if layout is None:
             return np.zeros(len(self.layout.table))
-        elements = layout.setting.model.parameters / layout.state_shards
-        update = elements / optimizer_shards(layout) * (8.0 + 4.0 + 4.0 + 4.0 * layout.moment_bytes)
+        elements = layout.setting.model.parameters / layout.state_shards * Stages(layout).share
+        update = elements / optimizer_shards(layout) * layout.state.update_traffic
         apart = layout.setting.program.gradient_sums == "apart"
-        sums = 12.0 * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
+        each = 2.0 * layout.state.sums + layout.state.gradient
+        sums = each * elements * np.where(apart & (layout.microbatches > 1), layout.microbatches, 0.0)
         return self._memory(update + sums, 1.0)

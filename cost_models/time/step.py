@@ -24,9 +24,10 @@ from cost_models.compute.host_time import host_wait_seconds, shares_cores
 from cost_models.compute.launches import layer_launches
 from cost_models.inputs.collective_term import Term
 from cost_models.inputs.layout import Floats
+from cost_models.inputs.stages import Stages
 from cost_models.memory.saved_tensors import offload_seconds, offloading_layers
 from cost_models.parts.part import keys
-from cost_models.parts.time import EXPERT_ROWS, STEP_TIME, WEIGHTS
+from cost_models.parts.time import EXPERT_ROWS, IN_TICKS, PIPELINE, STEP_TIME, WEIGHTS
 from cost_models.time.device_work import StepWork
 
 
@@ -189,6 +190,19 @@ class StepTime(StepWork):
         return self.gradients + self._of(UPDATES, "vectors", "scalars")
 
     @cached_property
+    def comm_pipe(self) -> Floats:
+        """Messages between stages, and the rows and tables that stages share; exposed in full [s per step]."""
+        return self._of(*PIPELINE)
+
+    @property
+    def bubble(self) -> Floats:
+        """Ticks in which a stage of a pipeline has no microbatch; other properties include them [s per step]."""
+        stages = Stages(self.layout)
+        if not stages.any:
+            return np.zeros(len(self.layout.table))
+        return np.asarray(stages.idle * reduce(np.add, [getattr(self, name) for name in IN_TICKS]))
+
+    @cached_property
     def gradients(self) -> Floats:
         """Exposed part of the gradients' reduction over the axes that replicate matrices [s per step]."""
         total = self._of("gradients")
@@ -254,7 +268,8 @@ class StepTime(StepWork):
         ring = self.floor_s * self.passes * self.layout.directions * (self.forward_attention.later + 1.0) * (2.0 + again)
         program = self.layout.setting.program
         if self.layout.offloaded:
-            ring = ring + offloading_layers(self.layout) * self.layout.microbatches * self._host_transfers
+            offloading = offloading_layers(self.layout) / self.layout.setting.model.layers
+            ring = ring + offloading * self.passes * self._host_transfers
         return ring + self._host_wait if program.runtime == "torch" or program.dispatch == "eager" else ring
 
     @property
@@ -284,5 +299,8 @@ class StepTime(StepWork):
 
     def parts(self) -> dict[str, Floats]:
         """Return the seconds by ``STEP_TIME``, summed over kinds of layers; the step is their sum [s per step]."""
-        kinds = self._kinds
-        return {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}
+        kinds, stages = self._kinds, Stages(self.layout)
+        parts = {name: reduce(np.add, [getattr(kind, name) for kind in kinds]) for name in keys(STEP_TIME)}
+        if not stages.any:
+            return parts
+        return {name: size * (1.0 - stages.idle) if name in IN_TICKS else size for name, size in parts.items()}

@@ -9,7 +9,7 @@ from cost_models.uncertainty.errors import published_half_width
 from cost_models.uncertainty.kind import RestsOn
 
 
-def bands(rests: RestsOn, *, time_s: Mapping[str, float], total_bytes: float) -> dict[str, Any]:
+def bands(rests: RestsOn, *, time_s: Mapping[str, float], memory_bytes: Mapping[str, float]) -> dict[str, Any]:
     """Return the fields of an ``estimate`` object that state its uncertainty.
 
     Parameters
@@ -18,8 +18,8 @@ def bands(rests: RestsOn, *, time_s: Mapping[str, float], total_bytes: float) ->
         Program and rates of the estimate.
     time_s : Mapping
         Parts of the step's time [s].
-    total_bytes : float
-        Memory of the executable [bytes].
+    memory_bytes : Mapping
+        Parts of the executable's memory [bytes].
 
     Returns
     -------
@@ -29,10 +29,10 @@ def bands(rests: RestsOn, *, time_s: Mapping[str, float], total_bytes: float) ->
 
     Notes
     -----
-    Source: ``cost_models.uncertainty.errors.half_width``.
+    Source: ``cost_models.uncertainty.errors.PublishedErrors``.
     """
-    step_s = sum(time_s.values())
-    time, memory = published_half_width(rests.time_kind(time_s), rests), published_half_width(rests.memory_kind, rests)
+    step_s, total_bytes = sum(time_s.values()), sum(memory_bytes.values())
+    time, memory = published_half_width(rests.time(time_s)), published_half_width(rests.memory(memory_bytes))
     return {
         "step_s_low": step_s / (1.0 + time.ratio),
         "step_s_high": step_s * (1.0 + time.ratio),

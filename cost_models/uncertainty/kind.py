@@ -1,4 +1,4 @@
-"""Kinds of prediction: groups of rows whose errors have the same causes.
+"""Kinds of prediction, under which the accuracy page sums up errors, and the facts by which predictions are alike.
 
 Time of a step: by program (XLA or PyTorch) and regime, which is the largest obstacle: communication, the host, or the device's
 own compute. Time of a single call of attention or of a product: by its length. Memory of a step: by program.
@@ -7,7 +7,7 @@ own compute. Time of a single call of attention or of a product: by its length. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cost_models.inputs.program import STEP
@@ -19,8 +19,7 @@ Program = Literal["lcplan", "xla", "torch", "call"]
 Regime = Literal["compute", "communication", "host", "short", "any"]
 
 LARGE_SHARE = 0.15
-"""Share of a step's time from which communication or the host makes a regime. Of 0.1, 0.15 and 0.25 this one separates the
-published rows best: coverage without the row's own table is largest (docs/accuracy.md)."""
+"""Share of a step's time from which communication or the host makes a regime."""
 
 SHORT_CALL_S = 0.01
 """A call over several ranks below this is short where a host launches every operation: its ring steps and exchanges take less
@@ -58,6 +57,53 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True)
+class PredictionFacts:
+    """Facts by which predictions are alike: kind, device, share of each part, and the whole [s or bytes].
+
+    ``rates`` names the device's entry in data/device_rates.json. Without ``whole`` all predictions of the kind are alike.
+
+    Source: docs/accuracy.md.
+    """
+
+    kind: Kind
+    rates: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    whole: float | None = None
+
+
+LEAST_SHARE = 0.001
+"""Smaller shares change no distance between predictions."""
+
+
+def shares(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of each part of a whole; equal parts of an RL iteration's halves count together.
+
+    Parameters
+    ----------
+    parts : Mapping
+        Parts of a time or a memory [s or bytes].
+
+    Returns
+    -------
+    dict
+        Shares of at least 0.1 % [ratio].
+
+    Notes
+    -----
+    Source: arithmetic.
+
+    >>> shares({"gemm": 3.0, "attention": 1.0, "loss": 0.0})
+    {'gemm': 0.75, 'attention': 0.25}
+    """
+    whole = sum(parts.values())
+    found: dict[str, float] = {}
+    for name, part in parts.items():
+        key = name.removeprefix("train_").removeprefix("rollout_")
+        found[key] = found.get(key, 0.0) + (part / whole if whole else 0.0)
+    return {name: round(share, 3) for name, share in found.items() if share >= LEAST_SHARE}
+
+
+@dataclass(frozen=True)
 class RestsOn:
     """The program and the rates of an estimate, which decide the rows with which its errors are compared.
 
@@ -71,6 +117,17 @@ class RestsOn:
     own: bool
     rates: str
     measured: bool
+
+    def time(self, time_s: Mapping[str, float]) -> PredictionFacts:
+        """Return the facts of a step's time, from its parts [s]."""
+        return PredictionFacts(self.time_kind(time_s), self.rates, shares(time_s), sum(time_s.values()))
+
+    def memory(self, memory_bytes: Mapping[str, float]) -> PredictionFacts:
+        """Return the facts of a step's memory, from its parts [bytes]; all memory of lcplan's own step is alike."""
+        kind = self.memory_kind
+        if kind.program == "lcplan":
+            return PredictionFacts(kind, self.rates)
+        return PredictionFacts(kind, self.rates, shares(memory_bytes), sum(memory_bytes.values()))
 
     def time_kind(self, time_s: Mapping[str, float]) -> Kind:
         """Return the kind of a step's time, by the shares of its parts [no unit]."""

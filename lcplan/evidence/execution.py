@@ -99,9 +99,37 @@ class Buffer(Frozen):
     """FILE:LINE of the source that made it, where the executable names it."""
 
 
+class MemoryCurve(Frozen):
+    """Memory over the schedule of an executable; the bodies of loops are in it once."""
+
+    bytes: tuple[int, ...]
+    """Bytes that are alive, at points of equal distance in the schedule; each is the most of its instructions."""
+    instructions: int
+    peak_at: int
+    """The instruction at the peak, counted from the first."""
+    peak_bytes: int
+    """Sum of the arrays at the peak; the executable needs more where its placement leaves gaps [bytes]."""
+    operation: str
+    line: str = ""
+    """FILE:LINE of the source of the instruction at the peak."""
+
+
+class Inside(Frozen):
+    """The facts of an executable that only a closer look reads."""
+
+    saved: tuple[Buffer, ...] = ()
+    """The largest arrays that the forward pass keeps for the backward pass."""
+    saved_bytes: int = 0
+    """All such arrays [bytes]."""
+    memory: MemoryCurve | None = None
+    """None: the compiler writes no live ranges (libtpu)."""
+
+
 class StepCompiled(Compiled):
     """The compile of a step of one's own."""
 
     buffers: tuple[Buffer, ...] = ()
     """The largest arrays at the peak."""
     execution: Execution | None = None
+    inside: Inside | None = None
+    """None: a search does not read it."""

@@ -64,12 +64,12 @@ class Plan(Frozen):
     @property
     def mesh_axes(self) -> tuple[AxisName, ...]:
         """Axis names, outermost first."""
-        return self.strategy.axis_order
+        return self.strategy.mesh_axes
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
         """Axis sizes in the order of ``mesh_axes``."""
-        return tuple(getattr(self.strategy.mesh, axis) for axis in self.mesh_axes)
+        return self.strategy.mesh_shape
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

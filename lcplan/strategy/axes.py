@@ -8,7 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.formats.frozen import Frozen
 
@@ -29,9 +29,9 @@ class Axis:
     """Whether matrices and their optimizer state are split over it."""
     help: str
     """One line for the notation page."""
-    places: tuple[int, int]
+    places: tuple[int, int] | None
     """Its rank in each placement (``AXIS_ORDERS``): the smallest is outermost, the largest joins neighbouring devices. Gaps
-    are for further axes."""
+    are for further axes. None: outside all of these."""
     aliases: tuple[str, ...] = ()
     """Names that other programs give to the axis."""
     in_rollout: bool = True
@@ -102,6 +102,25 @@ class Mesh(Frozen):
             optional=True,
         ),
     ] = 1
+    pipe: Annotated[
+        Size,
+        Axis(
+            letter="p",
+            splits=("layers",),
+            state=True,
+            help="layers: each rank is a stage of a pipeline (1: no pipeline)",
+            places=None,
+            aliases=("pp", "pipeline", "stage"),
+            in_rollout=False,
+            optional=True,
+        ),
+    ] = 1
+
+    @model_serializer(mode="wrap")
+    def _without_pipeline(self, dump: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """Leave out a pipeline that is not there: plans and results of earlier versions have no such key."""
+        sizes: dict[str, int] = dump(self)
+        return sizes if self.pipe > 1 else {name: size for name, size in sizes.items() if name != "pipe"}
 
     @property
     def devices(self) -> int:
@@ -166,27 +185,24 @@ if TYPE_CHECKING:
 else:
     AxisName = Literal[AXES]
 
-OTHER_AXES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pipe": ("pp", "pipeline", "stage")})
-"""Axes that published tables name and lcplan does not have, with their aliases."""
-AXIS_WORDS: Mapping[str, str] = MappingProxyType(
-    {word: name for name, axis in AXIS_RECORDS.items() for word in axis.aliases}
-    | {word: name for name, words in OTHER_AXES.items() for word in words}
-)
+AXIS_WORDS: Mapping[str, str] = MappingProxyType({word: name for name, axis in AXIS_RECORDS.items() for word in axis.aliases})
 """The axis that each alias means."""
 AXIS_ORDERS: tuple[tuple[AxisName, ...], ...] = tuple(
-    tuple(sorted(AXES, key=lambda name, number=number: AXIS_RECORDS[name].places[number]))  # type: ignore[misc]
+    tuple(name for _, name in sorted((axis.places[number], name) for name, axis in AXIS_RECORDS.items() if axis.places))
     for number in range(2)
 )
 """Placements: mesh axes from the outermost (crosses nodes first) to the innermost (neighbouring devices)."""
+OUTERMOST: tuple[AxisName, ...] = tuple(name for name, axis in AXIS_RECORDS.items() if axis.places is None)
+"""Axes outside those of every placement. A mesh without one of them does not name it."""
 
 
-def letters(*, optional: bool) -> str:
-    """Explain ``Mesh.short_label``, with or without the axes that most models cannot use.
+def letters(*optional: AxisName) -> str:
+    """Explain ``Mesh.short_label``, with those of the optional axes that are named.
 
-    >>> letters(optional=False)
-    'd data, f fsdp, c context, t tensor'
+    >>> letters(), letters("expert")
+    ('d data, f fsdp, c context, t tensor', 'd data, f fsdp, c context, t tensor, e expert')
     """
-    return ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items() if optional or not axis.optional)
+    return ", ".join(f"{axis.letter} {name}" for name, axis in AXIS_RECORDS.items() if name in optional or not axis.optional)
 
 
 def splitting(dimension: Dimension) -> tuple[AxisName, ...]:

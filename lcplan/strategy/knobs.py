@@ -13,6 +13,7 @@ from lcplan.strategy.axes import AXIS_ORDERS, AxisName, Mesh, Size
 from lcplan.strategy.knob import Knob, knobs_of
 from lcplan.strategy.remat import GRID_POLICIES, OFFLOAD_PERCENT, REMAT_ALIASES, REMAT_POLICIES, RematName, remat_name
 from lcplan.strategy.schemes import DEFAULT_SCHEME, GROUP_SCHEME_NAMES, GROUP_SCHEMES, RING_SCHEMES, SCHEMES, Scheme
+from lcplan.strategy.state_knobs import GradKnob, MasterKnob, MomentsKnob, OptimizerKnob
 
 Part = Annotated[int, Field(gt=0, le=2**40)]
 """A number of sequences or tokens, at most all that a workload has."""
@@ -34,6 +35,7 @@ Scheduler = Literal[
 Dtype = Literal["bf16", "fp32"]
 KvDtype = Literal["bf16", "fp32", "fp8"]
 """Dtypes of a rollout's cache; fp8 is e4m3 with an fp32 factor per token and head."""
+Schedule = Literal["1f1b", "interleaved", "gpipe", "circular", "zb-h1", "zb-h2", "zb-v", "breadth-first"]
 Switch = Literal["off", "on"]
 CollectiveMatmul = Literal["off", "one-way", "two-way"]
 MoeDispatch = Literal["dropless", "capacity", "gather"]
@@ -41,6 +43,13 @@ ExpertTensor = Literal["split", "whole"]
 ParameterLayout = Literal["replicated", "gathered-once", "gathered-per-step", "tensor-sharded"]
 CacheLayout = Literal["whole", "power-of-two"]
 
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+BUILT_SCHEDULES: tuple[Schedule, ...] = SCHEDULES[:4]
+"""Schedules that lcplan's own step has."""
+LATE_SCHEDULES: tuple[Schedule, ...] = ("gpipe", "circular")
+"""Schedules in which backward passes begin after all forward passes."""
+VIRTUAL_SCHEDULES: tuple[Schedule, ...] = ("interleaved", "circular")
+"""Schedules whose stages may hold several chunks of layers."""
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 GPU_BACKENDS: tuple[Backend, ...] = ("nccl", "nvshmem", "symmetric", "rccl")
 COLLECTIVE_MATMULS: tuple[CollectiveMatmul, ...] = get_args(CollectiveMatmul)
@@ -129,6 +138,24 @@ class StepKnobs(Frozen):
         Part,
         Knob(help="Gradient accumulation steps", follows="every divisor of a rank's sequences", shown=True),
     ] = 1
+    schedule: Annotated[
+        Schedule,
+        Knob(
+            help="Order in which the stages of a pipeline run forward and backward passes",
+            grid=("1f1b", "interleaved"),
+            axis="pipe",
+            workloads=("train",),
+        ),
+    ] = "1f1b"
+    virtual_stages: Annotated[
+        Size,
+        Knob(
+            help="Chunks of layers on each stage of a pipeline, in schedules that interleave them",
+            grid=(1, 2, 4),
+            axis="pipe",
+            workloads=("train",),
+        ),
+    ] = 1
     loss_chunk_tokens: Annotated[
         Part,
         Knob(
@@ -180,7 +207,10 @@ class StepKnobs(Frozen):
     gather_dtype: Annotated[Dtype, Knob(help="Dtype of the weights in FSDP gathers", workloads=ALL)] = "bf16"
     reduce_dtype: Annotated[Dtype, Knob(help="Dtype of the gradients in FSDP reductions")] = "fp32"
     """Gradients of matrices are reduced over fsdp x context in this."""
-    moments_dtype: Annotated[Dtype, Knob(help="Dtype of AdamW's moments")] = "fp32"
+    optimizer: OptimizerKnob = "adamw"
+    master_dtype: MasterKnob = "fp32"
+    moments_dtype: MomentsKnob = "fp32"
+    grad_dtype: GradKnob = "fp32"
     moe_dispatch: Annotated[
         MoeDispatch,
         Knob(help="How tokens reach their experts", workloads=("train",), active_when="the model has experts"),

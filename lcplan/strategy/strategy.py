@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from lcplan.formats.frozen import Frozen
+from lcplan.strategy.axes import OUTERMOST, AxisName
 from lcplan.strategy.knob import Knob, Value
 from lcplan.strategy.knobs import KNOBS, ROLLOUT_KNOBS, STEP_KNOBS, RolloutKnobs, StepKnobs
 from lcplan.strategy.remat import OFFLOAD_PERCENT
@@ -37,6 +38,9 @@ class Strategy(StepKnobs):
         data: dict[str, Any] = dump(self)
         if self.sampling is None:
             data.pop("sampling", None)
+        for name in ("schedule", "virtual_stages"):
+            if self.mesh.pipe == 1 and getattr(self, name) == STEP_KNOBS[name].default:
+                data.pop(name, None)
         if self.expert_fold == 1:
             data.pop("expert_fold", None)
             if self.expert_tensor == "split":
@@ -47,6 +51,16 @@ class Strategy(StepKnobs):
     def devices(self) -> int:
         """Devices that the mesh takes."""
         return self.mesh.devices
+
+    @property
+    def mesh_axes(self) -> tuple[AxisName, ...]:
+        """Axes of the mesh of devices, outermost first: those of the placement, and a pipeline outside them."""
+        return (*(axis for axis in OUTERMOST if getattr(self.mesh, axis) > 1), *self.axis_order)
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Sizes of ``mesh_axes``."""
+        return tuple(getattr(self.mesh, axis) for axis in self.mesh_axes)
 
     @property
     def state_shards(self) -> int:

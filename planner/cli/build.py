@@ -9,6 +9,7 @@ import click
 from pydantic import model_validator
 
 from lcplan.formats.errors import BadInputError
+from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import KNOBS
 from planner.request.filters import Filters, parse_mesh, wrong_values
@@ -27,7 +28,7 @@ class RequestOptions(WorkloadOptions):
     """The values that ``request_options`` and ``knob_options`` parse."""
 
     model: str | ModelSpec
-    hw: str
+    hw: str | HardwareSpec
     devices: int | None = None
     budget: int | None = None
     mesh: str | None = None
@@ -57,7 +58,8 @@ def build_request(options: RequestOptions, objective: str = "tokens_per_s") -> S
     _collect(problems, lambda: check_workload(options))
     named = options.model
     model = named if isinstance(named, ModelSpec) else _collect(problems, lambda: catalog.model(named))
-    hardware = _collect(problems, lambda: catalog.hardware(options.hw))
+    place = options.hw
+    hardware = place if isinstance(place, HardwareSpec) else _collect(problems, lambda: catalog.hardware(place))
     mesh = _collect(problems, lambda: parse_mesh(options.mesh) if options.mesh else {})
     own = options.rollout_mesh
     rollout_mesh = _collect(problems, lambda: parse_mesh(own, "--rollout-mesh") if own else {})

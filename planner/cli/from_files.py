@@ -11,6 +11,7 @@ import click
 from lcplan.formats.errors import BadInputError
 from lcplan.spec.rollout_workloads import DEFAULT_KIND, WORKLOAD_TYPES
 from lcplan.strategy import KNOBS
+from planner.cli.groups import grouped
 from planner.imports.read import read_file
 from planner.trainers import trainer
 from planner.trainers.common.imported import Imported
@@ -25,8 +26,10 @@ _NEEDED = ("model", "seq", "hw")
 
 def from_options(command: F) -> F:
     """An option for each format; model, sequence and hardware may then come from the file."""
-    for name, form in reversed(FORMATS.items()):
-        command = click.option(f"--from-{name}", metavar=form.metavar, help=f"Read {form.words}.")(command)
+    options = [
+        click.option(f"--from-{name}", metavar=form.metavar, help=f"Read {form.words}.") for name, form in FORMATS.items()
+    ]
+    command = grouped("files", options)(command)
     for parameter in command.__click_params__:  # type: ignore[attr-defined]
         if parameter.name in _NEEDED:
             parameter.required = False

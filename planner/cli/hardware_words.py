@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from lcplan.formats.errors import BadInputError
@@ -19,8 +21,8 @@ def note_words(text: str) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def noted(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+def noted(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
     """Show the note on the value of ``--hw``, and return the value."""
-    if value is not None:
+    if isinstance(value, str):
         note_words(value)
     return value

@@ -13,6 +13,7 @@ import click
 
 from lcplan import __version__
 from lcplan.formats.errors import EXIT_BAD_INPUT, EXIT_STAGE_FAILED, LcplanError
+from planner.cli.groups import with_variables
 
 DEBUG = "LCPLAN_DEBUG"
 """Variable that shows the traceback of a fault."""
@@ -31,9 +32,14 @@ COMMANDS: dict[str, str] = {
     "report": "One self-contained HTML page of a run; with --plots its charts as PNG and SVG.",
     "fits": "A gate for CI: does a plan, run or step still fit, and has it grown?",
     "inspect": "Look inside a plan's or a step file's executable, one part of a step, or a profile.",
+    "init": "Write a request file: five questions.",
+    "runs": "List the runs in this folder and in lcplan-runs.",
     "catalog": "List or show the models and hardware that lcplan knows.",
     "doctor": "Show toolchains, their compile targets, and which backends are real.",
+    "completion": "Print the shell's completion script.",
 }
+IN_SETUP = {name: f"setup.{name}" for name in ("init", "doctor", "completion")}
+"""Modules of the commands around a search."""
 
 EPILOG = """\b
 Examples:
@@ -58,8 +64,8 @@ class LazyGroup(click.Group):
         """Return the command; None if the name is unknown."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"planner.cli.commands.{cmd_name}").command
-        return command
+        command: click.Command = import_module(f"planner.cli.commands.{IN_SETUP.get(cmd_name, cmd_name)}").command
+        return with_variables(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One line a command, without importing any."""
@@ -84,9 +90,9 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Plan how to lay a long-context LLM out on a cluster, and know how sure you are.
 
-    lcplan enumerates meshes (data, fsdp, context, tensor, expert), context schemes, remat policies and collective backends;
-    rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the target's own
-    compiler, which needs no target hardware; and writes the winner as plan.yaml.
+    lcplan enumerates meshes (data, fsdp, context, tensor, expert, pipe), context schemes, remat policies and collective
+    backends; rejects impossible strategies with a reason; prices the rest; compiles the survivors' real train step with the
+    target's own compiler, which needs no target hardware; and writes the winner as plan.yaml.
     """
 
 

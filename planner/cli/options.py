@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, TypeVar, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.suggest import hint
@@ -15,11 +16,27 @@ from lcplan.formats.text import whole_in
 from lcplan.formats.units import parse_bytes, parse_tokens
 from lcplan.spec.rollout_workloads import OldLogProbs, WorkloadKind
 from lcplan.strategy import AXES, KNOBS, Knob, KvDtype
+from planner.cli.groups import grouped
 from planner.cli.hardware_words import noted
+from planner.cli.request_file import NameOrSpec
 
 HW_HELP = "Hardware: gb200-nvl72, dgx-h100x4, mi300x, 8xh100, tpu-v5p-64, a YAML spec."
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def model_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a model of the catalogue."""
+    from lcplan.catalog import model_names as names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def hardware_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a hardware of the catalogue."""
+    from lcplan.catalog import hardware_names as names
+
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
@@ -66,6 +83,11 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 
         self.known, self.spellings = known, spellings or {}
         self.name = name
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the last of the names."""
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{name}") for name in self.known if name.startswith(last)]
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """The names, each checked."""
         if isinstance(value, tuple):
@@ -109,7 +131,15 @@ document_option = click.option(
     help="Length of the documents that sequences are packed with. [default: a sequence is one]",
 )
 
-hw_option = click.option("--hw", required=True, metavar="NAME|FILE", callback=noted, help=HW_HELP)
+hw_option = click.option(
+    "--hw",
+    type=NameOrSpec(),
+    required=True,
+    metavar="NAME|FILE",
+    callback=noted,
+    shell_complete=hardware_names,
+    help=HW_HELP,
+)
 toolchain_option = click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
 price_option = click.option("--price", type=PRICE, metavar="USD", help="Dollars per device-hour: adds cost of 1 B tokens.")
 
@@ -130,8 +160,10 @@ def _request(words: RequestWords) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--model",
+            type=NameOrSpec(),
             required=words.needs_model,
             metavar="NAME|FILE",
+            shell_complete=model_names,
             help="Catalogue name, config.json (or its folder), or YAML spec.",
         ),
         click.option("--seq", type=Tokens(), metavar="TOKENS", help=words.seq),
@@ -226,12 +258,7 @@ output_format = click.option(
 def request_options_with(words: RequestWords) -> Callable[[F], F]:
     """Add model, sequence, hardware, devices, batch and budget, with a command's own help texts."""
 
-    def add(command: F) -> F:
-        for option in reversed(_request(words)):
-            command = option(command)
-        return command
-
-    return add
+    return grouped("job", _request(words))
 
 
 request_options = request_options_with(RequestWords())
@@ -239,16 +266,13 @@ request_options = request_options_with(RequestWords())
 
 def workload_options(command: F) -> F:
     """Add the options of the workload."""
-    for option in reversed(_WORKLOAD):
-        command = option(command)
-    return command
+    return grouped("workload", _WORKLOAD)(command)
 
 
 def knob_options(command: F) -> F:
     """A filter for each axis and knob; given several times, all of its values count."""
     before = len(getattr(command, "__click_params__", ()))
-    for option in reversed([mesh_option, *(_knob_option(knob) for knob in KNOBS.values())]):
-        command = option(command)
+    command = grouped("space", [mesh_option, *(_knob_option(knob) for knob in KNOBS.values())])(command)
     for parameter in command.__click_params__[before:]:  # type: ignore[attr-defined]
         parameter.multiple, parameter.callback = True, _together
     return command

@@ -16,9 +16,18 @@ WIDTH = 100
 """Columns of text in a pipe or a file."""
 
 
+class PipedConsole(Console):
+    """A console whose reader may leave: rich would exit with 1, which is the code of "nothing fits"."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command line end quietly."""
+        self.quiet = True
+        raise BrokenPipeError
+
+
 def stdout_console() -> Console:
     """A console as wide as the terminal; ``COLUMNS`` overrides it, in a pipe too."""
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    console = PipedConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = WIDTH
     return console
@@ -26,7 +35,7 @@ def stdout_console() -> Console:
 
 def stderr_console(*, quiet: bool = False) -> Console:
     """Progress and summaries; ``quiet`` prints nothing."""
-    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False, quiet=quiet)
+    console = PipedConsole(file=sys.stderr, highlight=False, markup=False, emoji=False, quiet=quiet)
     if not console.is_terminal:
         console.width = 200
     return console

@@ -41,6 +41,7 @@ class Looked:
     flags: Flags
     compiled: StepCompiled
     time: ExecutionTime | None
+    devices: int
     text: str = ""
 
     @property
@@ -54,9 +55,10 @@ class Looked:
         time = self.time
         return {
             "flags": dict(self.flags),
-            "compiled": self.compiled.model_dump(mode="json", exclude={"execution", "programs"}),
+            "compiled": self.compiled.model_dump(mode="json", exclude={"execution", "programs", "inside"}),
             "step_s": time.step_s if time is not None else None,
             "time_s": dict(time.parts) if time is not None else {},
+            "inside": self.compiled.inside.model_dump(mode="json") if self.compiled.inside is not None else None,
             "kernels": [vars(one) for one in self.kernels],
             "collectives": [
                 one.to_json() | {"level": "network" if one.message.crosses > 1 else "domain"}
@@ -106,7 +108,7 @@ def _of_step(subject: StepSubject, flags: Flags, toolchain: Toolchain, text: boo
     file = StepFile.of(Path(request.step))
     job = StepJob(file=file, hardware=subject.hardware, strategy=subject.strategy, workload=request.workload)
     work = StepWork(job, toolchain=toolchain, flags=dict(flags))
-    task = Task(work.task.launch, {**work.task.request, "text": text})
+    task = Task(work.task.launch, {**work.task.request, "text": text, "inside": True})
     return _looked(task, flags, target=work.target, toolchain=toolchain, hardware=subject.hardware)
 
 
@@ -138,4 +140,4 @@ def _looked(task: Task, flags: Flags, *, target: Target, toolchain: Toolchain, h
         raise StageFailedError(f"the step could not be compiled{f' with {shown}' if shown else ''}: {compiled.error}")
     execution = compiled.execution
     time = execution_time(execution, hardware, devices=target.devices) if execution is not None else None
-    return Looked(flags, compiled, time, text)
+    return Looked(flags, compiled, time, target.devices, text)

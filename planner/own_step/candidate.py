@@ -82,7 +82,7 @@ class StepCandidate:
         strategy = {"devices": self.strategy.devices, **self.strategy.argument}
         compiled = None
         if self.compiled is not None:
-            compiled = self.compiled.model_dump(mode="json", exclude={"execution", "programs"})
+            compiled = self.compiled.model_dump(mode="json", exclude={"execution", "programs", "inside"})
             compiled["unknown_kernels"] = dict(self.compiled.execution.unknown) if self.compiled.execution else {}
         return {"strategy": strategy, "estimate": self._estimate(), "compiled": compiled, "timed": None, "best": self._best()}
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from lcplan.formats.errors import BadInputError
 from lcplan.formats.frozen import Frozen
 from lcplan.formats.suggest import hint
-from lcplan.strategy import AXES, AXIS_WORDS, KNOBS, OTHER_AXES
+from lcplan.strategy import AXES, AXIS_WORDS, KNOBS
 from planner.request.knob_fields import with_knobs
 
 Interval = tuple[int, int]
@@ -122,8 +122,6 @@ def parse_sizes(text: str, option: str, axes: tuple[str, ...]) -> dict[str, Axis
 
 def _axis_problem(axis: str) -> str:
     """Return the fault of an axis name of lcplan's own meshes; empty if it is right."""
-    if AXIS_WORDS.get(axis, axis) in OTHER_AXES:
-        return f"{axis}: lcplan has no pipeline axis; use context, tensor and fsdp"
     if axis in AXIS_WORDS:
         return f"{axis!r} is called {AXIS_WORDS[axis]!r} here"
     return "" if axis in AXES else f"unknown axis {axis!r}{hint(axis, AXES)}"

@@ -14,8 +14,9 @@ from lcplan.formats.frozen import Frozen
 from lcplan.formats.units import format_bytes, format_tokens
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
-from lcplan.spec.rollout_workloads import DEFAULT_KIND, AnyWorkload
+from lcplan.spec.rollout_workloads import DEFAULT_KIND, AnyWorkload, RlWorkload
 from lcplan.spec.workload import DEFAULT_TOKENS_PER_DEVICE, DEFAULT_TOKENS_PER_STEP
+from lcplan.strategy import AXIS_RECORDS, AxisName
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.request.filters import Filters
 
@@ -54,6 +55,8 @@ class SearchRequest(Frozen):
                 f"ask for at most {self.hardware.devices}, or for more domains: "
                 f"--hw {self.hardware.enlarged_for(self.devices)}"
             )
+        if "pipe" in self.filters.mesh and isinstance(self.workload, RlWorkload):
+            raise ValueError("pipe: the scoring and the rollout of workload rl have all layers on each device; leave pipe out")
         if self.model.not_planned:
             raise ValueError(
                 f"{self.model.name} is counted, not planned; lcplan's step does not support: "
@@ -67,6 +70,12 @@ class SearchRequest(Frozen):
         """Features of the model, and of the strategies that are asked for, that no step computes; empty: it can be compiled."""
         folded: tuple[int, ...] = self.filters.expert_fold
         return (*self.model.not_built, *(("folded expert ranks",) if max(folded, default=1) > 1 else ()))
+
+    @property
+    def optional_axes(self) -> tuple[AxisName, ...]:
+        """Axes that most meshes lack and meshes of this request may have: its model's experts, and those of its filters."""
+        of_model = {"expert"} if self.model.experts is not None else set()
+        return tuple(name for name, axis in AXIS_RECORDS.items() if axis.optional and name in of_model | {*self.filters.mesh})
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from planner.rules.sharding import SHARDING_RULES
 
 
 def _one_token(setting: Setting, table: StrategyTable) -> Mask:
-    return (table.context > 1) | (table.expert > 1)
+    return (table.context > 1) | (table.expert > 1) | (table.pipe > 1)
 
 
 def _say_one_token(setting: Setting, strategy: Strategy) -> str:
     mesh = strategy.mesh
-    axis = f"context={mesh.context}" if mesh.context > 1 else f"expert={mesh.expert}"
+    axis = next(f"{name}={getattr(mesh, name)}" for name in ("context", "expert", "pipe") if getattr(mesh, name) > 1)
     return f"{axis}: a decode step has one token of each sequence; use data, fsdp and tensor"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcplan.formats.nearest import divisors
-from lcplan.strategy import AXES, splitting
+from lcplan.strategy import AXES, AXIS_RECORDS, splitting
 from planner.request.filters import AxisFilter
 from planner.request.request import SearchRequest
 
@@ -71,13 +71,14 @@ class Counts:
     def of(cls, request: SearchRequest, most_devices: int | None = None, *, least_devices: int = 1) -> Counts:
         """The counts of a request, of ``least_devices`` to ``most_devices``.
 
-        A dense model has no expert axis, unless the request asks for one, so that a rule can explain the refusal.
+        A dense model has no expert axis, and no model a pipeline, unless the request asks for one; a rule can then explain
+        the refusal.
         """
         most = min(most_devices or request.hardware.devices, request.hardware.devices)
         filters: Mapping[str, AxisFilter] = request.filters.mesh
-        experts = request.model.experts is not None or "expert" in filters
-        allowed = {axis: filters[axis].intervals if axis in filters else ANY_SIZE for axis in AXES}
-        return cls(request.devices, request.devices or most, allowed if experts else allowed | {"expert": ONE}, least_devices)
+        absent = [name for name, axis in AXIS_RECORDS.items() if axis.optional and name not in request.optional_axes]
+        allowed = {axis: filters[axis].intervals if axis in filters else ANY_SIZE for axis in AXES} | dict.fromkeys(absent, ONE)
+        return cls(request.devices, request.devices or most, allowed, least_devices)
 
     def shapes(self) -> Iterator[Shapes]:
         """Every shape, ``CHUNK_SHAPES`` at a time or fewer."""

@@ -118,7 +118,7 @@ def _microbatches(facts: Facts, choice: Choice, *, sequences: float) -> int:
 
 def _knobs(facts: Facts) -> dict[str, Any]:
     strategy = facts.row.strategy
-    dtypes = ("gather_dtype", "reduce_dtype", "moments_dtype")
+    dtypes = ("gather_dtype", "reduce_dtype", "optimizer", "master_dtype", "moments_dtype", "grad_dtype")
     names = (
         "ulysses",
         "loss_chunk_tokens",

@@ -26,7 +26,7 @@ def dtype_of(name: KvDtype) -> jnp.dtype:
 
 @dataclass(frozen=True)
 class Numerics:
-    """Dtypes of one step. Master parameters, softmax statistics and every sum over tokens are fp32 besides."""
+    """Dtypes of one step. Vectors, softmax statistics and every sum over tokens are fp32 besides."""
 
     compute: jnp.dtype
     """Activations, and both operands of every matrix product."""
@@ -34,6 +34,8 @@ class Numerics:
     """Weights are rounded to this before they are gathered."""
     reduce: jnp.dtype
     """Gradients of matrices leave their product in this and are reduce-scattered in it."""
+    stored: jnp.dtype
+    """The dtype of the matrices that are differentiated, and so of their gradients' shards."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class StepSpec:
             compute=dtype_of(self.workload.precision),
             gather=dtype_of(self.strategy.gather_dtype),
             reduce=dtype_of(self.strategy.reduce_dtype),
+            stored=dtype_of("fp32" if self.strategy.master_dtype == self.strategy.grad_dtype == "fp32" else "bf16"),
         )
 
     @property
@@ -70,6 +73,16 @@ class StepSpec:
         """Tokens that a query sees, where that is less than the sequence; of a model whose layers are all alike."""
         window = self.model.sliding_window
         return None if window is None or window >= self.workload.seq_len else window
+
+    @property
+    def piped(self) -> bool:
+        """Whether stages of a pipeline share the layers."""
+        return self.strategy.mesh.pipe > 1
+
+    @property
+    def stages(self) -> int:
+        """Virtual stages of the pipeline; 1 without one."""
+        return self.strategy.mesh.pipe * self.strategy.virtual_stages if self.piped else 1
 
     @property
     def kv_replicated(self) -> bool:

@@ -56,4 +56,4 @@ def _backward(
     dx = all_gather(dx_RD, TENSOR).reshape(tokens, pieces, -1).astype(numerics.reduce)
     zeros = jnp.broadcast_to(zero_after(dx), (pieces * rows, dx.shape[-1]))
     blocks = zeros.at[addresses].add(dx, mode="drop")
-    return reduce_scatter(blocks, STATE_AXES).astype(jnp.float32), None
+    return reduce_scatter(blocks, STATE_AXES).astype(numerics.stored), None

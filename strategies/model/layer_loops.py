@@ -36,13 +36,17 @@ class Loop(NamedTuple):
 
 
 def loops(spec: StepSpec) -> tuple[Loop, ...]:
-    """All layers in order, as the step loops over them."""
+    """All layers in order, as the step loops over them; stages of a pipeline have equally many iterations.
+
+    The last ones are empty where the stages do not divide a run's iterations.
+    """
     return tuple(_loops(spec))
 
 
 def _loops(spec: StepSpec) -> Iterator[Loop]:
     policy, percent = REMAT_POLICIES[spec.strategy.remat], spec.strategy.offload_percent
-    for period, repeats in spec.model.layer_runs:
+    for period, whole in spec.model.layer_runs:
+        repeats = -(-whole // spec.stages) * spec.stages
         first = offloading_iterations(repeats, percent) if policy.offloaded else repeats
         yield Loop(period, first, policy)
         if first < repeats:
@@ -53,7 +57,7 @@ def stacked_runs(spec: StepSpec, rngs: nnx.Rngs, *, make: Make) -> Any:
     """Layers with their parameters stacked on a leading dim: one where one loop has all, else a list of periods, one a loop."""
     each = loops(spec)
     if _lone(each):
-        return _stack(spec, rngs, make=partial(make, spec), count=spec.model.layers)
+        return _stack(spec, rngs, make=partial(make, spec), count=each[0].repeats)
     kinds = {kind: replace(spec, model=spec.model.of_kind(kind)) for kind in spec.model.layer_kinds}
     return nnx.List(
         nnx.List(_stack(spec, rngs, make=partial(make, kinds[kind]), count=loop.repeats) for kind in loop.period)

@@ -110,7 +110,7 @@ def _forward(hidden: Hidden, targets: Targets, *, head: Head) -> tuple[Float[Arr
     zero = jnp.zeros((), jnp.float32), jnp.zeros(head_DV.shape, jnp.float32)
     given = jax.tree.map(partial(_by_chunk, chunks=chunks), (targets.targets_U, targets.policy))
     (loss, dhead_DV), dh = lax.scan(chunk, zero, (h_RD.reshape(chunks, -1, D), *given))
-    dhead_dV = reduce_scatter_tiles(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(jnp.float32)
+    dhead_dV = reduce_scatter_tiles(dhead_DV.astype(numerics.reduce), STATE_AXES).astype(numerics.stored)
     # The whole gradient of the head must be gone before the layers' backward pass, which needs its space, begins.
     return loss, Hidden(*lax.optimization_barrier((dh.reshape(rows, D), dhead_dV.T)))
 

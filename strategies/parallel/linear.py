@@ -44,7 +44,7 @@ class Collect(Protocol):
         """Return the matrix for its product."""
 
     def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "d ..."]:
-        """The transpose: return the gradient as the matrix is stored, in fp32."""
+        """The transpose: return the gradient as the matrix is stored."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Gather:
         return weight if self.heads is None else lax.dynamic_slice_in_dim(weight, own_head(self.heads), 1, axis=2)
 
     def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "d ..."]:
-        """The transpose of ``collect``: sum over ranks, keep the shard, in fp32."""
+        """The transpose of ``collect``: sum over ranks, keep the shard, in its dtype."""
         if self.heads is not None:
             shape = (*gradient.shape[:2], self.heads, *gradient.shape[3:])
             gradient = lax.dynamic_update_slice_in_dim(jnp.zeros(shape, gradient.dtype), gradient, own_head(self.heads), axis=2)
-        return reduce_scatter(gradient, self.axes).astype(jnp.float32)
+        return reduce_scatter(gradient, self.axes).astype(self.numerics.stored)
 
 
 def own_head(heads: int) -> Array:

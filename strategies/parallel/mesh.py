@@ -21,11 +21,15 @@ EXPERT_STATE_AXES = ("fsdp", "context")
 TENSOR = "tensor"
 CONTEXT = "context"
 EXPERT = "expert"
+PIPE = "pipe"
 
 
 def axis_sizes(strategy: Strategy) -> dict[str, int]:
-    """Sizes by axis name, outermost first; axes of size 1 stay, so that every PartitionSpec is valid on every mesh."""
-    return {axis: getattr(strategy.mesh, axis) for axis in strategy.axis_order}
+    """Sizes by axis name, outermost first.
+
+    Axes of a placement stay where their size is 1, so that every PartitionSpec of a step without a pipeline is valid.
+    """
+    return {axis: getattr(strategy.mesh, axis) for axis in strategy.mesh_axes}
 
 
 def platform_of(mesh: Mesh) -> Platform:

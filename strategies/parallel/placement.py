@@ -13,7 +13,7 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from strategies.inputs.step_spec import StepSpec
-from strategies.parallel.mesh import EXPERT, EXPERT_STATE_AXES, STATE_AXES, TENSOR
+from strategies.parallel.mesh import EXPERT, EXPERT_STATE_AXES, PIPE, STATE_AXES, TENSOR
 
 SPLIT = {
     "embedding": P(TENSOR, STATE_AXES),  # V D
@@ -40,21 +40,23 @@ _SPLIT_KV_REPLICATED = {
     "key_value": P((*STATE_AXES, TENSOR)),
     "key_value_bias": P(),
 }
+_SPLIT_PIPED = dict.fromkeys(("embedding", "head"), P(TENSOR, (*STATE_AXES, PIPE)))
+"""Stages gather both tables over ``pipe`` once a step, and find the shards of a step without stages."""
 
 
 def split_of(spec: StepSpec, parameter: str) -> P:
     """How one layer's (or the table's) parameter of this name is split; ``P()`` is on every device whole."""
-    split = SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {})
+    split = SPLIT | (_SPLIT_KV_REPLICATED if spec.kv_replicated else {}) | (_SPLIT_PIPED if spec.piped else {})
     return split.get(parameter, P())
 
 
 def partition_specs(spec: StepSpec, params: nnx.State) -> nnx.State:
-    """A PartitionSpec for each parameter, in the tree of ``params``; the layers' leading dim L stays whole."""
+    """A PartitionSpec for each parameter, in the tree of ``params``; stages split the layers' leading dim L."""
 
     def place(path: tuple[Any, ...], _: Any) -> P:
         names = [part.key for part in path if isinstance(part, jax.tree_util.DictKey)]
         own = split_of(spec, names[-1])
-        return P(None, *own) if names[0] == "layers" else own
+        return P(PIPE if spec.piped else None, *own) if names[0] == "layers" else own
 
     return jax.tree_util.tree_map_with_path(place, params)
 

@@ -8,6 +8,7 @@ from lcplan.formats.errors import BadInputError
 from lcplan.strategy import GROUP_SCHEME_NAMES, RING_SCHEMES, SCHEME_FACTS
 from lcplan.strategy.remat import REMAT_POLICIES
 from strategies.inputs.step_spec import StepSpec
+from strategies.pipeline.limits import pipeline_limits
 from strategies.schemes.layout import zigzag
 
 
@@ -19,7 +20,8 @@ def check(spec: StepSpec) -> None:
     BadInputError
         One line for each limit that the spec is against.
     """
-    problems = [*_mesh(spec), *_exchange(spec), *_ring(spec), *_global_view(spec), *_windows(spec), *_features(spec)]
+    own = (_mesh, _exchange, _ring, _global_view, _windows, _features, pipeline_limits)
+    problems = [problem for limits in own for problem in limits(spec)]
     if problems:
         raise BadInputError(problems)
 

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from lcplan.formats.errors import BadInputError
-from lcplan.strategy.scopes import OPTIMIZER
 from strategies.inputs.step_spec import StepSpec
 from strategies.model.batch import Batch
 from strategies.model.decoder import Decoder
 from strategies.parallel.mesh import CONTEXT, axis_sizes
 from strategies.parallel.placement import partition_specs
 from strategies.parallel.ranks import Rank, alone
+from strategies.parallel.stored import master_params
 from strategies.schemes.layout import token_order, zigzag
 from strategies.train.limits import check
-from strategies.train.optimizer import adamw
-from strategies.train.step import LossAndGradients, Metrics, TrainState
+from strategies.train.optimizer import optimizer_of
+from strategies.train.step import LossAndGradients, Metrics, TrainState, norm_of, updated
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Slice:
         keys = jax.random.split(key, len(leaves))
         made = [_random(one, leaf) for one, leaf in zip(keys, leaves, strict=True)]
         params = jax.tree.unflatten(tree, made)
-        return TrainState(params, adamw(self.spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
+        return TrainState(params, optimizer_of(self.spec.strategy).init(params), jnp.zeros((), jnp.int32))
 
     def example_batch(self, key: Array) -> Batch:
         """Random tokens of this rank; with documents, the ids of all ranks' tokens."""
@@ -107,18 +107,18 @@ def build_slice(spec: StepSpec) -> Slice:
         raise BadInputError(
             f"{strategy.label}: a slice is one rank of the manual step of a dense model; time the whole step instead"
         )
+    if spec.piped:
+        raise BadInputError(f"{strategy.label}: a slice is one rank of a step without a pipeline; time the whole step instead")
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
     specs, rank = partition_specs(spec, params), slowest_rank(spec)
+    params = jax.eval_shape(partial(master_params, strategy=strategy), params)
     shapes = jax.tree.map(lambda split, leaf: _local(leaf, split, rank), specs, params, is_leaf=lambda x: isinstance(x, P))
-    inside, optimizer = LossAndGradients(spec, graph, specs), adamw(strategy.moments_dtype)
+    inside, optimizer = LossAndGradients(spec, graph, specs), optimizer_of(strategy)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         with alone(rank):
             loss, gradients, dropped = inside(state.params, batch)
-        with jax.named_scope(OPTIMIZER):
-            updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-            params = optax.apply_updates(state.params, updates)
-        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
+        return updated(state, gradients, optimizer=optimizer, spec=spec), Metrics(loss, norm_of(gradients), dropped)
 
     return Slice(spec, jax.jit(step, donate_argnums=0), shapes)
 

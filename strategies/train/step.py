@@ -1,4 +1,4 @@
-"""The train step: loss and gradients by the strategy's sharding mode, then AdamW. docs/step.md is its contract."""
+"""The train step: loss and gradients by the strategy's sharding mode, then the optimizer. docs/step.md is its contract."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -24,12 +25,16 @@ from strategies.model.batch import Batch, packed
 from strategies.model.decoder import Decoder
 from strategies.model.loss import IGNORE, Targets
 from strategies.parallel.collectives import all_reduce
-from strategies.parallel.mesh import BATCH_AXES, CONTEXT, platform_of
+from strategies.parallel.mesh import BATCH_AXES, CONTEXT, PIPE, axis_sizes, platform_of
 from strategies.parallel.placement import axes_of, partition_specs
+from strategies.parallel.stored import differentiated, master_params
+from strategies.pipeline.ends import Ends
+from strategies.pipeline.gradients import through_stages
 from strategies.schemes.documents import gathered
 from strategies.schemes.layout import token_order
 from strategies.train.limits import check
-from strategies.train.optimizer import adamw
+from strategies.train.optimizer import Pieces, apply_updates, optimizer_of
+from strategies.train.state_paths import owners
 from strategies.whole_array import GlobalLossAndGradients, mesh_of, style_of
 
 __all__ = ["Batch", "StepSpec", "TrainState", "TrainStep", "build_step"]
@@ -40,7 +45,7 @@ Counted = Callable[[nnx.State, Batch], tuple[Float[Array, ""], nnx.State, Float[
 
 
 class TrainState(NamedTuple):
-    """State that a step updates: fp32 master parameters, the optimizer's moments, steps done."""
+    """State that a step updates: parameters in the master dtype, the optimizer's moments, steps done."""
 
     params: nnx.State
     optimizer: Any
@@ -117,8 +122,8 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
     check(spec)
     spec = replace(spec, platform=platform_of(mesh))
     graph, params = nnx.split(nnx.eval_shape(lambda: Decoder(spec, nnx.Rngs(params=0))), nnx.Param)
-    specs = partition_specs(spec, params)
-    optimizer = adamw(spec.strategy.moments_dtype, spec.learning_rate)
+    params, specs = jax.eval_shape(partial(master_params, strategy=spec.strategy), params), partition_specs(spec, params)
+    optimizer = optimizer_of(spec.strategy, spec.learning_rate, pieces=pieces_of(spec, params, specs=specs))
     mode = spec.strategy.sharding_mode
     mesh = mesh_of(mode, mesh)
     counted: Counted
@@ -134,15 +139,42 @@ def build_step(spec: StepSpec, mesh: Mesh) -> TrainStep:
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         loss, gradients, dropped = counted(state.params, batch)
-        with jax.named_scope(OPTIMIZER):
-            updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-            params = optax.apply_updates(state.params, updates)
-        return TrainState(params, moments, state.step + 1), Metrics(loss, optax.tree.norm(gradients), dropped)
+        return updated(state, gradients, optimizer=optimizer, spec=spec), Metrics(loss, norm_of(gradients), dropped)
 
     shardings = _state_shardings(mesh, specs=specs, params=params, optimizer=optimizer)
     tokens, everywhere = NamedSharding(mesh, _TOKENS), NamedSharding(mesh, P())
     jitted = jax.jit(step, donate_argnums=0, in_shardings=(shardings, tokens), out_shardings=(shardings, everywhere))
     return TrainStep(spec, mesh, jitted, loss_and_gradients, shardings)
+
+
+def updated(state: TrainState, gradients: nnx.State, *, optimizer: Any, spec: StepSpec) -> TrainState:
+    """Return the state after the optimizer's update."""
+    with jax.named_scope(OPTIMIZER):
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
+        params = apply_updates(state.params, updates, strategy=spec.strategy, step=state.step)
+    return TrainState(params, moments, state.step + 1)
+
+
+def norm_of(gradients: nnx.State) -> Float[Array, ""]:
+    """Return the global norm, summed in fp32."""
+    return optax.tree.norm(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), gradients))
+
+
+def pieces_of(spec: StepSpec, params: nnx.State, *, specs: nnx.State) -> Pieces:
+    """Return the shards of the last dim of each parameter."""
+    sizes, splits = axis_sizes(spec.strategy), _by_path(specs)
+    dims = {path: len(leaf.shape) for path, leaf in _by_path(params).items()}
+
+    def pieces(path: str) -> int:
+        last = splits[path][-1] if len(splits[path]) == dims[path] else None
+        return prod(sizes[axis] for axis in ((last,) if isinstance(last, str) else last or ()))
+
+    return pieces
+
+
+def _by_path(tree: nnx.State) -> dict[str, Any]:
+    pairs = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: isinstance(x, P))[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
 
 
 @dataclass(frozen=True)
@@ -155,12 +187,18 @@ class LossAndGradients:
 
     def __call__(self, params: nnx.State, batch: Batch) -> tuple[Float[Array, ""], nnx.State, Float[Array, ""] | None]:
         """Return the mean loss over the batch, gradients in their parameters' shardings, and dropped rows."""
-        tokens_over = (*BATCH_AXES, CONTEXT)
+        tokens_over: tuple[str, ...] = (*BATCH_AXES, CONTEXT)
         valid = all_reduce((batch.targets_BT != IGNORE).sum(), tokens_over)
-        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=1 / valid.astype(jnp.float32)), has_aux=True)
+        scale = 1 / valid.astype(jnp.float32)
+        share_and_gradients = jax.value_and_grad(partial(self._loss_share, scale=scale), has_aux=True)
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
             parts = jax.tree.map(lambda x: x.reshape(self.spec.strategy.microbatches, -1, *x.shape[1:]), batch)
-            loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts)
+            params, wide = differentiated(params, self.spec.strategy), self.spec.strategy.grad_dtype == "fp32"
+            if self.spec.piped:
+                ends, tokens_over = Ends(self.spec, parts, scale), (*tokens_over, PIPE)
+                loss_and_dropped, gradients = through_stages(nnx.merge(self.graph, params), ends, like=params)
+            else:
+                loss_and_dropped, gradients = accumulate(lambda part: share_and_gradients(params, part), parts, wide=wide)
         loss, dropped = all_reduce(loss_and_dropped, tokens_over)
         return loss, self._summed(gradients), dropped
 
@@ -176,7 +214,7 @@ class LossAndGradients:
         leaves, tree = jax.tree.flatten(gradients)
         groups = defaultdict(list)
         for index, split in enumerate(jax.tree.leaves(self.specs, is_leaf=lambda x: isinstance(x, P))):
-            replicated = tuple(axis for axis in self.spec.strategy.axis_order if axis not in axes_of(split))
+            replicated = tuple(axis for axis in self.spec.strategy.mesh_axes if axis not in axes_of(split))
             groups[replicated].append(index)
         for axes, indices in groups.items():
             for index, leaf in zip(indices, all_reduce([leaves[i] for i in indices], axes), strict=True):
@@ -186,8 +224,9 @@ class LossAndGradients:
 
 def _initial_state(spec: StepSpec) -> Callable[[Array], TrainState]:
     def state(key: Array) -> TrainState:
-        params = nnx.state(Decoder(spec, nnx.Rngs(params=key)), nnx.Param)
-        return TrainState(params, adamw(spec.strategy.moments_dtype).init(params), jnp.zeros((), jnp.int32))
+        params = master_params(nnx.state(Decoder(spec, nnx.Rngs(params=key)), nnx.Param), spec.strategy)
+        optimizer = optimizer_of(spec.strategy, pieces=pieces_of(spec, params, specs=partition_specs(spec, params)))
+        return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32))
 
     return state
 
@@ -196,13 +235,8 @@ def _state_shardings(mesh: Mesh, *, specs: nnx.State, params: nnx.State, optimiz
     """Give moments their parameters' shardings; counters are on every device."""
     everywhere = NamedSharding(mesh, P())
     placed = jax.tree.map(lambda split: NamedSharding(mesh, split), specs, is_leaf=lambda x: isinstance(x, P))
-    moments = optax.tree_map_params(
-        optimizer,
-        lambda _, sharding: sharding,
-        jax.eval_shape(optimizer.init, params),
-        placed,
-        transform_non_params=lambda _: everywhere,
-    )
+    found = owners(jax.eval_shape(optimizer.init, params), params, blocks=True).split(_by_path(specs))
+    moments = jax.tree.map(lambda split: NamedSharding(mesh, split), found, is_leaf=lambda x: isinstance(x, P))
     return TrainState(placed, moments, everywhere)
 
 

@@ -48,4 +48,4 @@ def _backward(
         return zeros.at[tokens_BT].add(dx_BTD.astype(numerics.reduce))
 
     summed = style.inferred(add_up, to=P(TENSOR))(tokens_BT, style.place(dx_BTD, TOKENS))
-    return style.place(summed, _STORED).astype(jnp.float32), None
+    return style.place(summed, _STORED).astype(numerics.stored), None

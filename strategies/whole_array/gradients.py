@@ -15,6 +15,7 @@ from strategies.inputs.step_spec import StepSpec
 from strategies.model.accumulate import accumulate
 from strategies.model.batch import Batch
 from strategies.model.loss import IGNORE
+from strategies.parallel.stored import differentiated
 from strategies.whole_array.model import GlobalView
 from strategies.whole_array.style import TOKENS, Style
 
@@ -37,12 +38,15 @@ class GlobalLossAndGradients:
             model = nnx.merge(self.graph, params)
             return view.loss(model, part, scale)
 
+        params = differentiated(params, self.spec.strategy)
+
         def placed(part: Batch) -> tuple[tuple[Float[Array, ""], Float[Array, ""] | None], nnx.State]:
             values, gradients = jax.value_and_grad(loss, has_aux=True)(params, part)
             return values, jax.tree.map(self.style.place, gradients, self.specs)
 
         with jax.default_matmul_precision("highest" if self.spec.workload.precision == "fp32" else "default"):
-            (value, dropped), gradients = accumulate(placed, self._parts(batch))
+            wide = self.spec.strategy.grad_dtype == "fp32"
+            (value, dropped), gradients = accumulate(placed, self._parts(batch), wide=wide)
         return value, gradients, dropped
 
     def _parts(self, batch: Batch) -> Batch:

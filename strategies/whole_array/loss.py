@@ -86,7 +86,7 @@ class _ChunkedLoss:
         zero = jnp.zeros((), jnp.float32), self.style.place(jnp.zeros(head_DV.shape, jnp.float32), _USED)
         operands = self._cut(h_BTD, to=RESIDUAL), jax.tree.map(partial(self._cut, to=TOKENS), given)
         (loss, dhead_DV), dh = lax.scan(chunk, zero, operands)
-        dhead_DV = self.style.place(dhead_DV.astype(numerics.reduce), stored).astype(jnp.float32)
+        dhead_DV = self.style.place(dhead_DV.astype(numerics.reduce), stored).astype(numerics.stored)
         return loss, (self._joined(dh), dhead_DV.T)
 
     def backward(self, gradients: tuple[Array, Array], dloss: Array) -> tuple[Any, ...]:

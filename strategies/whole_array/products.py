@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
@@ -40,13 +39,14 @@ class Matrix:
         return self.style.place(rounded, self.used).astype(self.numerics.compute)
 
     def distribute(self, gradient: Float[Array, "D ..."]) -> Float[Array, "D ..."]:
-        """The transpose of ``collect``: the parameter's sharding, in fp32."""
-        return self.style.place(gradient, self.stored).astype(jnp.float32)
+        """The transpose of ``collect``: the parameter's sharding and dtype."""
+        return self.style.place(gradient, self.stored).astype(self.numerics.stored)
 
     def gradient(self, rows_BTD: Float[Array, "B T D"], columns: Float[Array, "B T ..."]) -> Float[Array, "D ..."]:
-        """Sum over all tokens in fp32, with the parameter's sharding."""
-        reduce = self.numerics.reduce
-        return self.style.dot(rows_BTD, columns, over=((0, 1), (0, 1)), to=self.stored, dtype=reduce).astype(jnp.float32)
+        """Sum over all tokens, with the parameter's sharding and dtype."""
+        numerics = self.numerics
+        made = self.style.dot(rows_BTD, columns, over=((0, 1), (0, 1)), to=self.stored, dtype=numerics.reduce)
+        return made.astype(numerics.stored)
 
 
 def _trailing(x: Array, first: int) -> tuple[int, ...]:

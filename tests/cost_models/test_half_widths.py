@@ -5,56 +5,82 @@ import math
 import pytest
 
 from cost_models.uncertainty.bands import bands
-from cost_models.uncertainty.errors import TableErrors, half_width
-from cost_models.uncertainty.kind import Kind, RestsOn, call_kind, rests_on
+from cost_models.uncertainty.errors import NEAREST, PublishedErrors, RowError
+from cost_models.uncertainty.kind import Kind, PredictionFacts, RestsOn, call_kind, rests_on, shares
 
 STEP = Kind("time", "xla", "compute")
 H100 = RestsOn("xla", own=False, rates="H100", measured=True)
 
 
-def errors(*found, kind=STEP):
-    return [TableErrors(kind, rates, table, rows, mean, worst) for table, rates, rows, mean, worst in found]
+def about(*, kind=STEP, rates="H100", gemm=0.9, whole=1.0):
+    return PredictionFacts(kind, rates, shares({"gemm": gemm, "attention": 1.0 - gemm}), whole)
 
 
-def test_twice_the_mean_error_each_table_once():
-    """(0.02 + 0.06) / 2 = 0.04, though one table has nine times the rows of the other: exp(0.08) - 1 = 8.33 %."""
-    known = errors(("a", "H100", 90, 0.02, 0.1), ("b", "H100", 10, 0.06, 0.1), ("c", "A100", 50, 0.5, 0.9))
-    found = half_width(STEP, H100, errors=known)
-    assert found.ratio == pytest.approx(math.exp(0.08) - 1)
-    assert found.basis == "100 rows of 2 tables: time of steps of XLA programs, mostly compute, on rates of H100"
+def rows(*errors, table="a", **facts):
+    return [RowError(table, str(number), about(**facts), error) for number, error in enumerate(errors)]
 
 
-def test_one_table_of_the_device_is_joined_by_those_of_others():
-    known = errors(("a", "H100", 90, 0.02, 0.1), ("c", "A100", 50, 0.10, 0.9))
-    assert half_width(STEP, H100, errors=known).ratio == pytest.approx(math.exp(2 * 0.06) - 1)
+FIRST = [0.001 * number for number in range(1, NEAREST + 1)]
+"""Nineteen errors, of which the 18th is 0.018."""
 
 
-def test_rates_that_nobody_measured_and_no_row_is_on_get_the_worst_table():
-    known = errors(("a", "H100", 90, 0.02, 0.1), ("c", "A100", 50, 0.10, 0.9))
-    unknown = RestsOn("xla", own=False, rates="mi300x", measured=False)
-    found = half_width(STEP, unknown, errors=known)
-    assert found.ratio == pytest.approx(math.exp(0.2) - 1)
+def test_the_half_width_is_the_18th_of_the_19_most_similar_rows():
+    known = PublishedErrors([*rows(*FIRST), *rows(0.5, 0.6, 0.7, gemm=0.2)])
+    found = known.half_width(about())
+    assert found.ratio == pytest.approx(math.expm1(0.018))
+    assert found.own
+    assert "19 most similar published rows, of 1 table" in found.basis
+    assert "mostly compute" in found.basis
+
+
+def test_rows_as_near_as_the_last_count_too():
+    """40 equal rows: the 90 % quantile of 40 errors and one to come is the 37th."""
+    known = PublishedErrors(rows(*(0.001 * number for number in range(1, 41))))
+    assert known.half_width(about()).ratio == pytest.approx(math.expm1(0.037))
+
+
+@pytest.mark.parametrize("nearer", [{"gemm": 0.8}, {"rates": "A100"}, {"whole": 3.0}])
+def test_nearer_rows_decide(nearer):
+    """Of a row with other shares, device or length, the more similar one counts: a step with half the products is far."""
+    known = PublishedErrors([*rows(*FIRST, **nearer), *rows(*[0.9] * NEAREST, gemm=0.5), *rows(*[0.8] * 3, gemm=0.1)])
+    assert known.half_width(about()).ratio == pytest.approx(math.expm1(0.018))
+
+
+def test_other_programs_are_evidence_only_where_no_row_is_nearer():
+    torch = rows(*[0.9] * NEAREST, kind=Kind("time", "torch", "compute"))
+    assert PublishedErrors([*torch, *rows(*FIRST)]).half_width(about()).ratio == pytest.approx(math.expm1(0.018))
+    far = PublishedErrors([*torch, *rows(*FIRST[:5])]).half_width(about())
+    assert far.ratio == pytest.approx(math.expm1(0.9))
+    assert not far.own
+
+
+def test_a_device_without_rows_gets_the_largest_error_of_the_most_similar():
+    found = PublishedErrors(rows(*FIRST)).half_width(about(rates="mi300x"))
+    assert found.ratio == pytest.approx(math.expm1(0.019))
     assert not found.own
-    assert "no published row on mi300x" in found.basis
+    assert "no published row is similar" in found.basis
 
 
-def test_a_kind_in_one_table_gets_its_largest_error():
-    known = errors(("a", "H100", 90, 0.02, 0.3)) + errors(("b", "H100", 9, 0.1, 0.9), kind=Kind("time", "xla", "host"))
-    assert half_width(STEP, H100, errors=known).ratio == pytest.approx(math.exp(0.3) - 1)
+def test_the_half_width_is_infinite_without_rows():
+    calls = rows(*FIRST, kind=Kind("time", "call", "any"))
+    assert math.isinf(PublishedErrors(calls).half_width(about()).ratio)
 
 
-def test_a_kind_in_no_table_gets_the_largest_error_of_any_step():
-    calls = errors(("c", "H100", 9, 0.1, 5.0), kind=Kind("time", "call", "any"))
-    known = errors(("b", "H100", 9, 0.1, 0.9), kind=Kind("time", "xla", "host")) + calls
-    found = half_width(STEP, H100, errors=known)
-    assert found.ratio == pytest.approx(math.exp(0.9) - 1)
-    assert not found.own
-    assert "no published row" in found.basis
+def test_a_row_or_a_table_can_be_left_out():
+    known = PublishedErrors([*rows(*FIRST), *rows(*[0.05] * 20, table="b", gemm=0.8)])
+    assert known.half_width(about()).ratio == pytest.approx(math.expm1(0.018))
+    assert known.half_width(about(), without=("a", "3")).ratio == pytest.approx(math.expm1(0.05))
+    assert known.half_width(about(), without=("a", None)).ratio == pytest.approx(math.expm1(0.05))
 
 
-def test_a_table_can_be_left_out():
-    known = errors(("a", "H100", 90, 0.02, 0.1), ("b", "H100", 10, 0.06, 0.1), ("c", "H100", 50, 0.10, 0.9))
-    assert half_width(STEP, H100, errors=known, without="c").ratio == pytest.approx(math.exp(0.08) - 1)
+def test_memory_of_lcplans_own_step_is_alike_on_one_device():
+    own = Kind("memory", "lcplan", "any")
+    known = PublishedErrors([*rows(*FIRST, kind=own, gemm=0.1), *rows(*[0.2] * 30, kind=Kind("memory", "xla", "any"))])
+    assert known.half_width(PredictionFacts(own, "H100")).ratio == pytest.approx(math.expm1(0.018))
+
+
+def test_halves_of_an_iteration_have_the_parts_of_a_step():
+    assert shares({"train_gemm": 1.0, "rollout_gemm": 1.0, "train_hbm": 2.0}) == {"gemm": 0.5, "hbm": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +102,7 @@ def test_only_short_calls_that_a_host_launches_over_ranks_are_short():
 
 
 def test_bands_are_symmetric_in_ratio():
-    found = bands(H100, time_s={"gemm": 2.0}, total_bytes=1000.0)
+    found = bands(H100, time_s={"gemm": 2.0}, memory_bytes={"params": 600.0, "working_set": 400.0})
     assert found["step_s_low"] * found["step_s_high"] == pytest.approx(4.0)
     assert found["step_s_high"] == pytest.approx(2.0 * (1 + found["uncertainty"]["time_ratio"]))
     assert 0.02 < found["uncertainty"]["time_ratio"] < 0.5

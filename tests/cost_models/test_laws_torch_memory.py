@@ -8,7 +8,8 @@ from cost_models.inputs.layout import Layout
 from cost_models.inputs.program import PROGRAMS
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
-from cost_models.memory.parts import PHASES, StepMemory
+from cost_models.memory.lockstep import OwnMemory
+from cost_models.memory.parts import PHASES
 from cost_models.memory.pytorch import LOGIT_BYTES, RESERVED_OF_ALLOCATED, WORKSPACE_BYTES, TorchMemory
 from lcplan.catalog import hardware, model
 from lcplan.spec.workload import Workload
@@ -131,7 +132,7 @@ def test_the_allocators_pool_counts_against_the_budget():
 
 def test_the_runtime_decides_the_law():
     assert isinstance(memory_model(layout_of("torch-fsdp", mesh=Mesh(fsdp=16))), TorchMemory)
-    assert isinstance(memory_model(layout_of("maxtext", mesh=Mesh(fsdp=16))), StepMemory)
+    assert isinstance(memory_model(layout_of("maxtext", mesh=Mesh(fsdp=16))), OwnMemory)
 
 
 def test_simumax_llama3_70b_of_12_layers_over_tensor_2():

@@ -17,9 +17,8 @@ def test_ranges_lists_and_single_sizes():
     ("text", "message"),
     [
         ("contxt=8", "--mesh: unknown axis 'contxt'; did you mean 'context'?"),
-        ("pipe=2", "--mesh pipe: lcplan has no pipeline axis; use context, tensor and fsdp"),
         ("tp=2", "--mesh: 'tp' is called 'tensor' here"),
-        ("pp=2", "--mesh pp: lcplan has no pipeline axis; use context, tensor and fsdp"),
+        ("pp=2", "--mesh: 'pp' is called 'pipe' here"),
         ("context=0", "--mesh context='0': not a whole number above zero, nor a range like 8..32; at most 1048576"),
         ("context=-2", "--mesh context='-2': not a whole number above zero, nor a range like 8..32; at most 1048576"),
         ("context=32..8", "--mesh context='32..8': not a whole number above zero, nor a range like 8..32; at most 1048576"),

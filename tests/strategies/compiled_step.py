@@ -97,8 +97,7 @@ def law_bytes(strategy: Strategy, *, model: ModelSpec = MODEL, document_len: int
 
 def collective_uses(text: str, strategy: Strategy) -> tuple[CollectiveUse, ...]:
     """What an executable's text has."""
-    sizes = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
-    facts = read_executable(text, mesh=MeshView(strategy.axis_order, sizes), kind="cpu")
+    facts = read_executable(text, mesh=MeshView(strategy.mesh_axes, strategy.mesh_shape), kind="cpu")
     assert facts.warnings == ()
     return facts.collectives
 

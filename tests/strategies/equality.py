@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from reference import reference_loss
-from stacks import cut, joined
+from stacks import cut, joined, staged, unstaged
 
 from lcplan.spec.model import ModelSpec
 from lcplan.spec.workload import Workload
@@ -116,12 +116,14 @@ def computed(
     abstract, batch = step.abstract_arguments()
     shardings = jax.tree.map(lambda shape: shape.sharding, (abstract.params, batch))
     own = cut(random_params(case.model), nnx.to_pure_dict(abstract.params), model=case.model)
+    own = staged(own, strategy=case.strategy)
     params = jax.tree.unflatten(jax.tree.structure(abstract.params), jax.tree.leaves(own))
     ids = random_documents(case.documents, case.global_batch, case.seq_len)
     whole = Batch(tokens, targets, ids, policy)
     arguments = jax.device_put((params, jax.tree.map(lambda x: jnp.asarray(x[:, order]), whole)), shardings)
     loss, gradients = jax.jit(step.loss_and_gradients)(*arguments)
     found = jax.tree.map(np.asarray, nnx.to_pure_dict(gradients))
+    found = unstaged(found, random_params(case.model), strategy=case.strategy)
     return float(loss), joined(found, random_params(case.model), model=case.model)
 
 

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from lcplan.spec.model import ModelSpec
+from lcplan.strategy import Strategy
+from strategies.pipeline.ticks import stored_order
 
 Stacks = list[list[Any]]
 """By run, or by loop, and by place in its period."""
@@ -41,6 +43,32 @@ def joined(params: dict[str, Any], like: dict[str, Any], *, model: ModelSpec) ->
 def by_run(layers: Any, model: ModelSpec) -> Stacks:
     """Stacks of a model's runs."""
     return [[layers]] if len(model.layer_kinds) == 1 else [list(places.values()) for places in layers.values()]
+
+
+def staged(params: dict[str, Any], *, strategy: Strategy) -> dict[str, Any]:
+    """``params`` with their layers as the stages of a pipeline stack them; ones where a stage has an empty place."""
+    if strategy.mesh.pipe == 1:
+        return params
+    stages = strategy.mesh.pipe * strategy.virtual_stages
+
+    def stack(x: np.ndarray) -> np.ndarray:
+        empty = -len(x) % stages
+        return np.concatenate([x, np.ones((empty, *x.shape[1:]), x.dtype)])[stored_order(strategy, len(x) + empty)]
+
+    return params | {"layers": jax.tree.map(stack, params["layers"])}
+
+
+def unstaged(params: dict[str, Any], like: dict[str, Any], *, strategy: Strategy) -> dict[str, Any]:
+    """The inverse: ``params`` of stages with their layers as those of ``like``. Empty places are zero."""
+    if strategy.mesh.pipe == 1:
+        return params
+
+    def stack(x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        ordered = x[np.argsort(stored_order(strategy, len(x)))]
+        assert not ordered[len(wanted) :].any()
+        return ordered[: len(wanted)]
+
+    return params | {"layers": jax.tree.map(stack, params["layers"], like["layers"])}
 
 
 def _spans(layers: dict[Any, Any], model: ModelSpec) -> Iterator[tuple[int, int, int]]:

@@ -51,8 +51,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         compiled = step.jitted.lower(*step.abstract_arguments()).compile(options)
         exact_temp = temporaries(Path(folder))
     memory, text = compiled.memory_analysis(), compiled.as_text()
-    shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
-    facts = read_executable(text, mesh=MeshView(strategy.axis_order, shape), kind=hardware.kind)
+    facts = read_executable(text, mesh=MeshView(strategy.mesh_axes, strategy.mesh_shape), kind=hardware.kind)
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,

@@ -42,6 +42,8 @@ WALKED: dict[str, list[Point]] = {
     "axis_order": [(PLAIN, {**SQUARE, "fsdp": 2, "axis_order": AXIS_ORDERS[1]}, 1e-5)],
     "gather_dtype": [(PLAIN, {**RING, "gather_dtype": "bf16"}, None)],
     "reduce_dtype": [(PLAIN, {**RING, "reduce_dtype": "bf16"}, None)],
+    "master_dtype": [(PLAIN, {**RING, "master_dtype": "bf16"}, None)],
+    "grad_dtype": [(PLAIN, {**RING, "grad_dtype": "bf16"}, None)],
     "collective_matmul": [(PLAIN, {**SQUARE, "collective_matmul": ways}, 1e-5) for ways in ("one-way", "two-way")],
     "moe_dispatch": [
         (QWEN, {"expert": 2, "tensor": 2, "moe_dispatch": name, "moe_capacity_percent": 0}, 1e-5) for name in MOE_DISPATCHES
@@ -54,9 +56,12 @@ ELSEWHERE = {
     "backend": "options of the compiler",
     "scheduler": "options of the compiler",
     "moments_dtype": "the optimizer, which all modes share",
+    "optimizer": "the optimizer, which all modes share",
     "moe_capacity_percent": "counted in tests/strategies/test_moe_modes.py",
     "sampling": "another program",
     "segment": "devices of a domain that a job leaves idle, which are in no mesh",
+    "schedule": "stages of a pipeline, which only manual has (tests/strategies/test_pipeline_equality.py)",
+    "virtual_stages": "the same",
     "expert_fold": "priced, and refused by the step in every mode",
     "expert_tensor": "the same",
 }

@@ -5,9 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strategies.train.optimizer import adamw
+from lcplan.strategy import Mesh, Strategy
+from strategies.train.optimizer import optimizer_of
 
 PARAMS = {"w": jnp.linspace(-1, 1, 64)}
+
+
+def adamw(moments_dtype):
+    return optimizer_of(Strategy(mesh=Mesh(), moments_dtype=moments_dtype))
 
 
 def three_updates(moments_dtype):

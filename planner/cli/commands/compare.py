@@ -12,6 +12,7 @@ import click
 from lcplan.formats.errors import EXIT_NOTHING_FITS, BadInputError
 from lcplan.formats.textfile import write_text
 from planner.cli.build import RequestOptions, build_request, objective_option
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import (
     RequestWords,
     knob_options,
@@ -54,7 +55,7 @@ class CompareOptions(RequestOptions):
     output: str
 
 
-@click.command("compare", epilog=EPILOG)
+@click.command("compare", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @request_options_with(
     RequestWords(

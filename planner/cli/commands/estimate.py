@@ -13,10 +13,11 @@ from planner.candidates.candidate import Candidate
 from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, with_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, output_format, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_view
-from planner.cli.own_program import own_program
-from planner.cli.trainer_program import program_option
+from planner.cli.steps.own_program import own_program
+from planner.cli.steps.trainer_program import program_option
 from planner.measure.targets.at_hand import devices_at_hand
 from planner.measure.targets.toolchain import probe
 from planner.measure.workers.pool import PoolLimits
@@ -53,7 +54,7 @@ class EstimateOptions(RequestOptions):
     output: str
 
 
-@click.command("estimate", epilog=EPILOG)
+@click.command("estimate", cls=GroupedCommand, epilog=EPILOG)
 @from_options
 @request_options
 @workload_options

@@ -10,6 +10,7 @@ import click
 from lcplan.formats.errors import BadInputError
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import from_options, given_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, output_format, price_option, request_options
 from planner.cli.output import print_csv, print_json, print_view
 from planner.explain.explanation import Comparison, Explanation, compare, explain
@@ -29,7 +30,7 @@ Examples:
 MOST = 2
 
 
-@click.command("explain", epilog=EPILOG, short_help="Why a strategy won, why the others lost, which changes would alter that.")
+@click.command("explain", cls=GroupedCommand, epilog=EPILOG)
 @from_options
 @click.argument("run", metavar="[PLAN|RUN]", required=False)
 @click.argument("strategies", metavar="[STRATEGY] [STRATEGY]", nargs=-1)

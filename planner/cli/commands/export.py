@@ -12,6 +12,7 @@ from lcplan.formats.errors import BadInputError, NothingFitsError, StageFailedEr
 from lcplan.formats.frozen import Frozen
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import from_options, given_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, request_options
 from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
@@ -51,7 +52,7 @@ class ExportOptions(Frozen):
     output: str
 
 
-@click.command("export", epilog=EPILOG)
+@click.command("export", cls=GroupedCommand, epilog=EPILOG)
 @from_options
 @click.argument("plan", metavar="[PLAN]", required=False)
 @request_options

@@ -14,9 +14,9 @@ from lcplan.parts import KINDS, Part
 from lcplan.parts.part import PartOp
 from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMode, Strategy
 from planner.cli.commands.inspect_profile import show_profile
-from planner.cli.inspect_options import foreign
 from planner.cli.options import Several, Tokens, toolchain_option
 from planner.cli.output import print_json, print_view
+from planner.cli.steps.inspect_options import foreign
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
 from planner.request.filters import parse_mesh
@@ -59,6 +59,7 @@ Examples:
 @click.option("--scheme", type=Several(SCHEMES, "--scheme"), multiple=True, help="attention: how context ranks exchange keys.")
 @click.option("--flag", multiple=True, metavar="XLA_FLAG=VALUE,..", help="Compiler flags; each further --flag is compared.")
 @click.option("--hlo", type=click.Path(path_type=Path), metavar="FILE", help="Whole step: write the executable's text.")
+@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Whole step: write an HTML page with a timeline.")
 @click.option("--step", metavar="FILE", help="Step file of a plan of a step of your own.")
 @click.option("--knob", multiple=True, metavar="NAME=VALUE", help="Step file: value of a knob.")
 @click.option("--devices", type=click.IntRange(min=1), help="Step file: number of devices. [default: the mesh's]")
@@ -70,7 +71,8 @@ def command(**options: Any) -> int:
     """Look inside the compiled step of a PLAN, RUN or STEP file, one part of a step, or the profile of a step that ran.
 
     Of a whole step the output has memory, the largest buffers at the peak with the source lines that made them, collectives
-    by axis and level with their exposed time, kernels, and the step time by part; each further --flag is compared.
+    by axis and level with their exposed time, kernels, arrays that are saved for the backward pass, and the step time by
+    part; each further --flag is compared. --page writes all of it, with memory and both streams over the step, as HTML.
 
     A part is a matmul, ffn (a feed-forward), attention, or collective.
     The output has memory_analysis, collectives by axis and level, kernels, and the modelled time.
@@ -83,7 +85,7 @@ def command(**options: Any) -> int:
     if options["profile"]:
         return show_profile(options)
     if options["what"] not in (None, "part"):
-        from planner.cli.inspect_program import show_program
+        from planner.cli.steps.inspect_program import show_program
 
         return show_program(options)
     return _show_part(options)
@@ -119,7 +121,7 @@ def _check_words(options: dict[str, Any]) -> None:
     """
     if options["what"] is None:
         raise BadInputError("inspect: give a plan, a step file, 'part KIND' or --profile DIR; see lcplan inspect --help")
-    whole = [name for name in ("hlo", "step", "knob", "devices", "seq", "global_batch") if options[name]]
+    whole = [name for name in ("hlo", "page", "step", "knob", "devices", "seq", "global_batch") if options[name]]
     if whole:
         raise BadInputError(
             [f"--{name.replace('_', '-')}: for the step of a plan or a step file, not for a part" for name in whole]

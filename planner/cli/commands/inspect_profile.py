@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lcplan.formats.errors import BadInputError
-from planner.cli.inspect_options import foreign
 from planner.cli.output import print_json, print_view
+from planner.cli.steps.inspect_options import foreign
 
 
 def show_profile(options: dict[str, Any]) -> int:

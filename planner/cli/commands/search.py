@@ -18,11 +18,13 @@ from planner.candidates.rows import flat_row
 from planner.cli.build import RequestOptions, build_request, objective_option
 from planner.cli.file_plan import file_plan
 from planner.cli.from_files import file_only, from_options, given_file, with_request, without_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import knob_options, output_format, price_option, request_options, toolchain_option, workload_options
 from planner.cli.output import print_csv, print_json, print_places, print_view, stderr_console
 from planner.cli.progress import ProgressWatcher
 from planner.cli.report_page import leave_report
-from planner.cli.trainer_program import TRAINER, program_option, python_for, toolchain_for
+from planner.cli.request_file import take_file, take_set
+from planner.cli.steps.trainer_program import TRAINER, program_option, python_for, toolchain_for
 from planner.export.python import trainer_jax
 from planner.measure.engines.choose import choose_engine, follow_process_0
 from planner.measure.targets.toolchain import Toolchain, probe
@@ -52,6 +54,7 @@ Examples:
   lcplan search --model llama3.1-70b --seq 128k --hw dgx-h100x4 --devices 32 --stages modelled
   lcplan search --from-maxtext my_run.yml --hw v5p-64 --stages modelled
   lcplan search --model ./config.json --seq 1m --hw tpu-v5p-64 --mesh context=8..32 --format json
+  lcplan search request.yaml --set seq=512k -o longer
   lcplan search --step my_step.py --seq 8k --global-batch 8 --hw dgx-h100 --knob remat=full,none"""
 
 
@@ -84,9 +87,19 @@ class SearchOptions(RequestOptions):
     output: str
 
 
-@click.command("search", epilog=EPILOG)
+@click.command("search", cls=GroupedCommand, epilog=EPILOG)
+@click.argument("request", metavar="[REQUEST]", required=False, is_eager=True, expose_value=False, callback=take_file)
 @from_options
 @request_options
+@click.option(
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=take_set,
+    help="Another value of the file REQUEST.",
+)
 @workload_options
 @objective_option
 @click.option(
@@ -146,10 +159,10 @@ def command(**options: Any) -> int:
     Enumerates every strategy, rejects with reasons, prices the rest, compiles the survivors' real full-size train step with
     the target's own compiler, and writes plan.yaml. You can interrupt it at any time: the same command resumes it. With
     --from-.. model, sequence, batch, hardware and devices are those of a trainer's own configuration, whose plan is shown next
-    to the winner.
+    to the winner. REQUEST is a YAML file of options (seq: 256k), or the request.json of a run; options given here come first.
     """
     if options["step"] is not None:
-        from planner.cli.own_step import search_own_step
+        from planner.cli.steps.own_step import search_own_step
 
         if (file := given_file(options)) is not None:
             raise BadInputError(f"--step {options['step']}: the step has its own program; leave {file} out")

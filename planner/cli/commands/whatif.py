@@ -11,6 +11,7 @@ from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from planner.candidates.candidate import Candidate
 from planner.cli.build import RequestOptions, build_request
 from planner.cli.from_files import from_options, given_file, with_file, without_file
+from planner.cli.groups import GroupedCommand
 from planner.cli.options import (
     RequestWords,
     knob_options,
@@ -55,7 +56,7 @@ class WhatIfOptions(RequestOptions):
     output: str
 
 
-@click.command("whatif", epilog=EPILOG, short_help="Longest sequence, fewest devices, largest batch, or a sweep.")
+@click.command("whatif", cls=GroupedCommand, epilog=EPILOG)
 @from_options
 @click.argument("question", type=click.Choice(get_args(Question)))
 @request_options_with(

@@ -127,7 +127,7 @@ def report_of(profile: Path, *, plan: Path | None = None, program: str | None = 
     if candidate is None:
         raise BadInputError(f"{plan}: the run has no plan to compare with")
     strategy = candidate.strategy
-    mesh = MeshView(strategy.axis_order, tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order))
+    mesh = MeshView(strategy.mesh_axes, strategy.mesh_shape)
     moved = transfers(setting_of(run.request), candidate)
     found = profile_of(chosen, Names(mesh, moved))
     _check_devices(found, candidate, plan=plan)

@@ -12,8 +12,8 @@ from planner.measure.hlo.text import Instruction, Module, shape_bytes
 
 MOST = 12
 """Buffers that are kept."""
-_RANGES = "*after_optimizations-live-range.txt"
-_ASSIGNMENTS = "*after_optimizations-buffer-assignment.txt"
+RANGES = "*after_optimizations-live-range.txt"
+ASSIGNMENTS = "*after_optimizations-buffer-assignment.txt"
 _PEAK = re.compile(r"^\s+Live ranges at \d+ \(peak\):$")
 _LIVE = re.compile(r"^\s+(\S+?)\{([\d,]*)\}: (\d+) bytes")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(?:\{[\d,]*\})?(?: @\d+)?> \(size=(\d+),offset=\d+\)", re.MULTILINE)
@@ -29,7 +29,7 @@ def peak_buffers(folder: Path, text: str, module: Module) -> list[Buffer]:
     which not all need be alive at once.
     """
     found = _live(folder) or _assigned(folder)
-    sources = _Sources(text)
+    sources = Sources(text)
     instructions = {one.name: one for place in module.computations.values() for one in place.instructions.values()}
     return [
         _buffer(size, index, instructions.get(name), name=name, sources=sources)
@@ -40,7 +40,7 @@ def peak_buffers(folder: Path, text: str, module: Module) -> list[Buffer]:
 def _live(folder: Path) -> list[tuple[str, str, int]]:
     """(name, index in its tuple, bytes) of the arrays at the peak of the largest program."""
     best: list[tuple[str, str, int]] = []
-    for file in folder.glob(_RANGES):
+    for file in folder.glob(RANGES):
         found, inside = [], False
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
             if _PEAK.match(line):
@@ -56,18 +56,24 @@ def _live(folder: Path) -> list[tuple[str, str, int]]:
 
 def _assigned(folder: Path) -> list[tuple[str, str, int]]:
     best: list[tuple[str, str, int]] = []
-    for file in folder.glob(_ASSIGNMENTS):
+    for file in folder.glob(ASSIGNMENTS):
         rows = {(name, int(size)) for name, size in _VALUE.findall(file.read_text(encoding="utf-8", errors="replace"))}
         found = [(name, "", size) for name, size in rows]
         best = max(best, found, key=lambda rows: sum(row[2] for row in rows))
     return best
 
 
-def _buffer(size: int, index: str, made: Instruction | None, *, name: str, sources: _Sources) -> Buffer:
+def _buffer(size: int, index: str, made: Instruction | None, *, name: str, sources: Sources) -> Buffer:
     attributes = made.attributes if made is not None else ""
-    operation = _NAME.search(attributes)
+    operation = operation_of(made) if made is not None else ""
     shape = _element(made.shape, index, size) if made is not None else ""
-    return Buffer(bytes=size, shape=shape, operation=operation[1] if operation else name, line=sources.line(attributes))
+    return Buffer(bytes=size, shape=shape, operation=operation or name, line=sources.line(attributes))
+
+
+def operation_of(one: Instruction) -> str:
+    """The instruction's name in the traced program, such as ``jit(step)/jvp()/while``; empty if the text does not give one."""
+    found = _NAME.search(one.attributes)
+    return found[1] if found else ""
 
 
 def _element(shape: str, index: str, size: int) -> str:
@@ -81,7 +87,7 @@ def _element(shape: str, index: str, size: int) -> str:
 
 
 @dataclass
-class _Sources:
+class Sources:
     """The tables of source lines at the head of an executable's text."""
 
     text: str

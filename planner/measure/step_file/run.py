@@ -31,8 +31,10 @@ RETURNS = (
 )
 
 
-def compile_step(job: WorkerStepJob, *, text: bool = False) -> dict[str, Any]:
-    """Facts of the executable: memory, collectives, kernels, largest buffers, operations; with ``text`` its text too.
+def compile_step(job: WorkerStepJob, *, text: bool = False, inside: bool = False) -> dict[str, Any]:
+    """Facts of the executable: memory, collectives, kernels, largest buffers, operations.
+
+    ``text`` and ``inside``: its text, and the facts of a closer look (``facts_of``), too.
 
     Raises
     ------
@@ -51,7 +53,7 @@ def compile_step(job: WorkerStepJob, *, text: bool = False) -> dict[str, Any]:
         with scratch_folder() as folder:
             compiled = _compiled(lowered, job, str(folder), root=path.parent)
             seconds = time.perf_counter() - start
-            facts = facts_of(compiled, job.target, _view(compiled, job), dumps=folder)
+            facts = facts_of(compiled, job.target, _view(compiled, job), dumps=folder, inside=inside)
             if text:
                 facts["text"] = compiled.as_text()
     facts["warnings"] = [*facts["warnings"], *asked.notes]

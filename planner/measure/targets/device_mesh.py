@@ -25,14 +25,14 @@ def build_mesh(target: Target, strategy: Strategy) -> Any:
     import numpy as np
     from jax.sharding import Mesh
 
-    shape = tuple(getattr(strategy.mesh, axis) for axis in strategy.axis_order)
+    shape = strategy.mesh_shape
     devices = devices_of(target)
     if len(devices) != strategy.devices:
         raise ValueError(
             f"target {target.name} has {len(devices)} devices; the mesh {strategy.mesh.label} takes {strategy.devices}"
         )
     grid = _on_torus(shape, devices) if target.platform == "tpu" else np.array(devices).reshape(shape)
-    return Mesh(grid, strategy.axis_order)
+    return Mesh(grid, strategy.mesh_axes)
 
 
 def mesh_over(devices: list[Any], sizes: Mapping[str, int], *, torus: bool) -> Any:

@@ -1,8 +1,8 @@
 """A stand-in for MaxText's attention by Transformer Engine over a context axis, which cannot be traced without a GPU.
 
-Keys and values are gathered over the context axis inside ``shard_map``, and jax's cuDNN attention runs on the local queries.
-It saves the tensors that Transformer Engine's all-gather saves (query, key, value, output, log-sum-exp). The masks are not
-those of a run: the executable is read for its memory and never trained.
+Keys and values are gathered over the context axis inside ``shard_map``, and jax's cuDNN attention runs on the local queries. It
+saves the tensors of Transformer Engine's all-gather (query, key, value, output, log-sum-exp). The masks are not those of a run:
+the executable is read for its memory and never trained.
 """
 
 from __future__ import annotations

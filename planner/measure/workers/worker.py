@@ -69,7 +69,7 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
     runs: dict[str, Callable[[Any], dict[str, Any]]] = {
         "probe": _probe,
         "part": lambda given: _run_part(PartJob.model_validate(given)),
-        "step": lambda given: _run_own(given, text=text),
+        "step": lambda _given: _run_own(request),
         "trainer": _run_trainer,
         "look": lambda given: _look(WorkerJob.model_validate(given), text=text),
     }
@@ -124,9 +124,11 @@ def _run_part(job: PartJob) -> dict[str, Any]:
     return import_module("planner.measure.timing.time_part").time_part(built, options=dict(job.target.compiler_options))
 
 
-def _run_own(job: dict[str, Any], *, text: bool) -> dict[str, Any]:
+def _run_own(request: dict[str, Any]) -> dict[str, Any]:
     own = import_module("planner.measure.step_file.run")
-    result: dict[str, Any] = own.compile_step(own.WorkerStepJob.model_validate(job), text=text)
+    job = own.WorkerStepJob.model_validate(request["step"])
+    text, inside = bool(request.get("text")), bool(request.get("inside"))
+    result: dict[str, Any] = own.compile_step(job, text=text, inside=inside)
     return result
 
 
@@ -143,12 +145,11 @@ def _look(job: WorkerJob, *, text: bool) -> dict[str, Any]:
     """Compile one of lcplan's own programs and read all facts of its executable."""
     step = _step(job)
     start = time.perf_counter()
-    order = job.strategy.axis_order
-    view = MeshView(order, tuple(getattr(job.strategy.mesh, axis) for axis in order), segment=job.target.segment)
+    view = MeshView(job.strategy.mesh_axes, job.strategy.mesh_shape, segment=job.target.segment)
     with scratch_folder() as folder:
         lowered = step.jitted.lower(*step.abstract_arguments())
         compiled = lowered.compile(compiler_options=dict(job.target.compiler_options) | dump_options(str(folder)))
-        facts = facts_of(compiled, job.target, view, dumps=folder)
+        facts = facts_of(compiled, job.target, view, dumps=folder, inside=True)
     if text:
         facts["text"] = compiled.as_text()
     return {"compile_s": time.perf_counter() - start, **facts}
@@ -168,8 +169,7 @@ def _compile(job: WorkerJob | PartJob, step: Any) -> dict[str, Any]:
     lowered = step.jitted.lower(*step.abstract_arguments())
     compiled, exact_temp = _compiled(lowered, job.target)
     seconds = time.perf_counter() - start
-    sizes = tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order)
-    mesh = MeshView(job.strategy.axis_order, sizes, segment=job.target.segment)
+    mesh = MeshView(job.strategy.mesh_axes, job.strategy.mesh_shape, segment=job.target.segment)
     text = compiled.as_text()
     facts = read_executable(text, mesh=mesh, kind=job.target.compiler).model_dump(mode="json")
     if job.target.platform == "rocm":

@@ -40,9 +40,9 @@ class AxisPlace:
 def axis_places(strategy: Strategy, hardware: HardwareSpec) -> tuple[AxisPlace, ...]:
     """Every axis above one, outermost first; devices are in mesh order, the last axis on neighbours."""
     found = []
-    for index, axis in enumerate(strategy.axis_order):
+    for index, axis in enumerate(strategy.mesh_axes):
         size = getattr(strategy.mesh, axis)
-        stride = prod(getattr(strategy.mesh, inner) for inner in strategy.axis_order[index + 1 :])
+        stride = prod(getattr(strategy.mesh, inner) for inner in strategy.mesh_axes[index + 1 :])
         if size > 1:
             segment = segment_of(hardware, strategy.devices, strategy.segment)
             inside = segment % (stride * size) == 0

@@ -12,24 +12,28 @@ from markupsafe import Markup
 
 from lcplan import __version__
 from planner.report.charts.vega import javascript
+from planner.report.view.chart_page import ChartPage
 from planner.report.view.page import Page
 
 TEMPLATE = "report.html.j2"
 CLUSTERS = "clusters.html.j2"
+CHARTS = "charts.html.j2"
 
 
 def render(page: Page) -> str:
     """The page as HTML."""
-    return (
-        _environment()
-        .get_template(TEMPLATE)
-        .render(
-            page=page,
-            version=__version__,
-            style=_asset("report.css"),
-            scripts=(_script(javascript()), _script(_asset("report.js"))),
-        )
-    )
+    return _with_scripts(TEMPLATE, page)
+
+
+def render_charts(page: ChartPage) -> str:
+    """A page of charts and tables as HTML."""
+    return _with_scripts(CHARTS, page)
+
+
+def _with_scripts(template: str, page: Page | ChartPage) -> str:
+    scripts = (_script(javascript()), _script(_asset("report.js")))
+    made = _environment().get_template(template)
+    return made.render(page=page, version=__version__, style=_asset("report.css"), scripts=scripts)
 
 
 def render_clusters(values: Mapping[str, Any]) -> str:

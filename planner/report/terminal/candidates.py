@@ -27,7 +27,7 @@ def candidate_table(
 ) -> FittedTable:
     """One line for each candidate, best first; with ``reasons``, a last column with the reason for which each is shown.
 
-    A half-width that all rows share is in the heading.
+    The largest half-width is in the heading, unless only some figures have one.
     """
     shown = CandidateTable.of(candidates, budget_bytes)
     table = titled(title, header_style="dim")
@@ -35,8 +35,8 @@ def candidate_table(
     table.add_column("#", justify="right", no_wrap=True)
     for name in ("mesh", *shown.knobs):
         table.add_column(name, no_wrap=True, leaves=LEAVES.get(name, 0))
-    step = _shared([row.performance.step_unsure for row in shown.rows])
-    memory = _shared([row.performance.memory_unsure for row in shown.rows])
+    step = _largest([row.performance.step_unsure for row in shown.rows])
+    memory = _largest([row.performance.memory_unsure for row in shown.rows])
     unit, name = (GIB, "GiB") if max(one.best.memory_bytes for one in candidates) >= GIB else (MIB, "MiB")
     figures = [f"step {step}", *(() if reasons else ("tokens/s",)), f"{name} {memory}", "free", *(("host",) * shown.offloads)]
     for heading in ("mb", *figures):
@@ -54,9 +54,13 @@ def candidate_table(
     return table
 
 
-def _shared(values: Sequence[str]) -> str:
-    """The value that all rows share; empty where they differ."""
-    return values[0] if len(set(values)) == 1 else ""
+def _largest(values: Sequence[str]) -> str:
+    """The largest half-width of the rows; empty where only some have one.
+
+    >>> _largest(["±13%", "±7%", "±13%"]), _largest(["±5%", ""])
+    ('±13%', '')
+    """
+    return max(values, key=lambda value: int(value.strip("±%"))) if all(values) else ""
 
 
 def backend_lines(candidates: Sequence[Candidate]) -> Iterator[Text]:

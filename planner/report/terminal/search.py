@@ -81,7 +81,7 @@ def _candidates(result: SearchResult) -> Iterator[RenderableType]:
     shown = result.candidates[:SHOWN]
     yield candidate_table(shown, title, budget_bytes=result.request.budget_bytes)
     yield from backend_lines(shown)
-    axes = letters(optional=result.request.model.experts is not None)
+    axes = letters(*result.request.optional_axes)
     yield Text(f"mesh: devices: {axes}", style="dim")
     host = ";  host: its memory with offloaded tensors" if any(map(performance.host_bytes, shown)) else ""
     yield Text(f"mb microbatches;  free: budget less memory and allowance, in GiB{host}", style="dim")

@@ -41,7 +41,7 @@ def _sections(result: WhatIf) -> Iterator[RenderableType]:
     if result.points:
         yield Text()
         yield _points(result)
-        axes = letters(optional=result.request.model.experts is not None)
+        axes = letters(*result.request.optional_axes)
         yield Text(f"mesh: devices: {axes};  binds: the part or rule in the way", style="dim")
     yield Text(LEGEND, style="dim")
     for note in result.notes:

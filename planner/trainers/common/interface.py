@@ -226,6 +226,8 @@ class Trainer:
     """Whether it is lcplan's own step, which runs under the jax that the plan was made with."""
     experts: bool = False
     """Whether a mixture of experts is exported."""
+    pipeline: bool = False
+    """Whether a plan with stages of a pipeline is exported."""
     windows: bool = False
     """Whether layers with a sliding window shorter than the sequence are exported."""
     precisions: tuple[Precision, ...] = ("bf16",)

@@ -11,6 +11,8 @@ from planner.measure.targets.compile_option import version_of
 from planner.trainers.common.interface import Knob, KnobName
 
 DTYPES = get_args(Dtype)
+EIGHT_BITS = ("fp8", "int8")
+"""Dtypes of moments in blocks, which no trainer's files choose as lcplan stores them."""
 
 
 def as_is(*values: str) -> dict[str, tuple[str, ...]]:
@@ -35,12 +37,12 @@ def other_schemes(*schemes: str) -> tuple[str, ...]:
 
 def always(dtype: str, why: str) -> Knob:
     """A dtype that the trainer does not let its files choose."""
-    return Knob(instead(dtype, of=DTYPES), why)
+    return Knob(instead(dtype, of=(*DTYPES, *EIGHT_BITS)), why)
 
 
 def either_dtype() -> Knob:
     """A dtype that the trainer's files choose."""
-    return Knob(as_is(*DTYPES))
+    return Knob(as_is(*DTYPES) | instead("bf16", of=EIGHT_BITS), "moments are fp32 or bf16")
 
 
 def all_or_nothing(why: str) -> Knob:

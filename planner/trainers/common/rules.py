@@ -50,9 +50,23 @@ def window_rule(trainer: str) -> Rule:
     return Rule(f"{trainer}-window", "mesh", broken, say)
 
 
+def pipeline_rule(trainer: str) -> Rule:
+    """No pipeline: lcplan writes no key of the trainer for one."""
+
+    def broken(_: Setting, table: StrategyTable) -> Mask:
+        return np.asarray(table.pipe > 1)
+
+    def say(_: Setting, strategy: Strategy) -> str:
+        return f"pipe={strategy.mesh.pipe}: lcplan does not export a pipeline to {trainer}; use pipe=1, or --to {OWN_STEP}"
+
+    return Rule(f"{trainer}-pipeline", "mesh", broken, say)
+
+
 def export_rules(trainer: Trainer) -> tuple[Rule, ...]:
-    """The trainer's own rules, and the rule of windows where lcplan does not export them."""
-    return trainer.rules if trainer.windows else (window_rule(trainer.name), *trainer.rules)
+    """The trainer's own rules, and those of windows and of a pipeline where lcplan does not export them."""
+    windows = () if trainer.windows else (window_rule(trainer.name),)
+    stages = () if trainer.pipeline else (pipeline_rule(trainer.name),)
+    return (*windows, *stages, *trainer.rules)
 
 
 def kv_heads_rule(trainer: str) -> Rule:

@@ -145,10 +145,20 @@ def _policy(policy: RematPolicy) -> str:
 
 def parameter_specs(job: Job) -> dict[str, tuple[str, str]]:
     """PartitionSpec and dims of every split parameter, as source text; L is the dim of layers that are
-    scanned together (docs/step.md, layers of several kinds).
+    scanned together (docs/step.md, layers of several kinds), and that the stages of a pipeline split.
 
-    Vectors that are not named are whole on every device.
+    Vectors that are not named are whole on every device, or on every device of their stage.
     """
+    specs = _whole_specs(job)
+    if job.strategy.mesh.pipe == 1:
+        return specs
+    tables = 'P("tensor", ("fsdp", "context", "expert", "pipe"))'
+    split = {name: (text.replace("P(None", 'P("pipe"', 1), dims) for name, (text, dims) in specs.items()}
+    return split | {name: (tables, "V D") for name in ("embedding", "head") if name in specs}
+
+
+def _whole_specs(job: Job) -> dict[str, tuple[str, str]]:
+    """The same without a pipeline."""
     state, model = '("fsdp", "context", "expert")', job.model
     key_value = f'P(None, {state}, None, "tensor")'
     if job.strategy.mesh.tensor > model.kv_heads:

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.inputs.setting import Setting
 from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
-from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, Strategy
+from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, SCHEMES, STEP_KNOBS, Strategy
 from lcplan.strategy.remat import REMAT_POLICIES
 from planner.measure.targets.backends import GPU_BACKENDS, backend_verdict
 from planner.rules.interface import Mask, Rule
@@ -32,7 +32,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "moe_dispatch": any_dispatch(),
         "gather_dtype": either_dtype(),
         "reduce_dtype": either_dtype(),
-        "moments_dtype": either_dtype(),
+        "moments_dtype": Knob(as_is(*STEP_KNOBS["moments_dtype"].values)),
     }
 
 
@@ -58,6 +58,7 @@ TRAINER = Trainer(
     jax=JAX,
     own_step=True,
     experts=True,
+    pipeline=True,
     windows=True,
     precisions=("bf16", "fp32"),
     workloads=("train", "sample", "rl"),

@@ -53,8 +53,8 @@ def shared_values(translation: Translation, plan: Plan, environment: dict[str, s
         "environment_text": ENVIRONMENT.format(environment=_dict(environment)),
         "make_mesh": MAKE_MESH,
         "processes": plan.launch.processes if job.hardware.kind != "cpu" else 1,
-        "axes": job.strategy.axis_order,
-        "shape": tuple(getattr(job.strategy.mesh, axis) for axis in job.strategy.axis_order),
+        "axes": job.strategy.mesh_axes,
+        "shape": job.strategy.mesh_shape,
         "kernel": kernel(job),
     }
 

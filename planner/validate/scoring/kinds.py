@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cost_models.uncertainty.kind import Kind, RestsOn, call_kind, rests_on
+from cost_models.uncertainty.kind import PredictionFacts, call_kind
 from planner.validate.choices import Case
 from planner.validate.predict import Prediction
 from planner.validate.sources.table import QUANTITIES, Part, Quantity
@@ -19,14 +19,13 @@ RATES_OF_WORK = frozenset({"tokens_per_s_per_device", "tflop_per_s_per_device"})
 
 @dataclass(frozen=True)
 class Placed:
-    """The program and rates that a row's prediction rests on, and the kinds of its time and memory."""
+    """The facts by which a row's time and memory are compared with those of other rows."""
 
-    rests: RestsOn
-    time: Kind
-    memory: Kind
+    time: PredictionFacts
+    memory: PredictionFacts
 
-    def kind(self, quantity: Quantity) -> Kind:
-        """The kind of one quantity."""
+    def about(self, quantity: Quantity) -> PredictionFacts:
+        """The facts of one quantity."""
         return self.memory if quantity == "peak_bytes" else self.time
 
 
@@ -49,15 +48,17 @@ def placed(cases: Sequence[Case], parts: Sequence[Part], predictions: Sequence[P
     groups: dict[int, list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
         groups[id(case.setting)].append(index)
-    found: dict[int, Placed] = {}
+    placed_rows: dict[int, Placed] = {}
     for members in groups.values():
         setting = cases[members[0]].setting
         priced = price_table(setting, table_of(setting, [cases[index].strategy for index in members]))
         for row, index in enumerate(members):
-            if parts[index] == "step":
-                time = priced.rests_on.time_kind({key: float(column[row]) for key, column in priced.time_s.items()})
-            else:
+            rests = priced.rests_on
+            time_s, memory = ({k: float(v[row]) for k, v in found.items()} for found in (priced.time_s, priced.memory_bytes))
+            time = rests.time(time_s)
+            if parts[index] != "step":
                 launched = setting.program.dispatch == "eager" and cases[index].strategy.mesh.context > 1
-                time = call_kind(float(predictions[index]["step_s"]), launched=launched)
-            found[index] = Placed(rests_on(setting), time, priced.rests_on.memory_kind)
-    return [found[index] for index in range(len(cases))]
+                seconds = float(predictions[index]["step_s"])
+                time = PredictionFacts(call_kind(seconds, launched=launched), rests.rates, whole=seconds)
+            placed_rows[index] = Placed(time, rests.memory(memory))
+    return [placed_rows[index] for index in range(len(cases))]

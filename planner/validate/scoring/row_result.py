@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import log1p
 from typing import Any
 
-from cost_models.uncertainty.errors import half_width, published_errors
+from cost_models.uncertainty.errors import published_errors
 from planner.validate.predict import Prediction
 from planner.validate.scoring.kinds import Placed, compared, log_error
 from planner.validate.scoring.score import BAND
@@ -45,12 +45,12 @@ class RowResult:
         return "too close to call" if abs(need - 1.0) <= BAND else ("fits" if need < 1.0 else "out of memory")
 
     def half_widths(self, table: str) -> dict[Quantity, float]:
-        """The half-width of each compared quantity, from the errors of all bundled tables but ``table``, its own."""
+        """The half-width of each compared quantity, from the errors of all bundled rows but this one of ``table``."""
         if self.placed is None:
             return {}
-        rests, errors = self.placed.rests, published_errors()
+        errors = published_errors()
         return {
-            name: half_width(self.placed.kind(name), rests, errors=errors, without=table).ratio
+            name: errors.half_width(self.placed.about(name), without=(table, self.id)).ratio
             for name, _ in compared(self.error_ratio)
         }
 

@@ -174,9 +174,10 @@ def _check_heads(row: Row, *, mesh: dict[AxisName, int], model: ModelSpec) -> No
 def _mesh(stated: RowMesh, devices: int | None) -> tuple[dict[AxisName, int], int]:
     """Axes that are known, and over how many devices the unstated ones are spread."""
     known: dict[AxisName, int] = {axis: size for axis in AXES if (size := getattr(stated, axis)) is not None}
-    taken = prod(known.values())
     if devices is None and not known:
         raise NotModelledError("incomplete configuration", "neither devices nor a mesh is stated")
+    known = {"pipe": 1, **known}  # no source leaves a pipeline unsaid
+    taken = prod(known.values())
     whole = taken if devices is None else devices
     rest = [axis for axis in AXES if axis not in known]
     if whole % taken or (not rest and whole != taken):

@@ -17,6 +17,7 @@ from lcplan.spec.rollout_workloads import WORKLOAD_TYPES
 from lcplan.spec.workload_facts import WorkloadFacts
 from lcplan.strategy import AXIS_WORDS, CacheLayout, CollectiveMatmul, Dtype, KvDtype, MoeDispatch, ParameterLayout
 from lcplan.strategy.remat import tensor_name
+from lcplan.strategy.state_knobs import GradDtype, MasterDtype, MomentsDtype, Optimizer
 
 FlopConvention = Literal["model", "full-attention", "hardware", "unknown"]
 """Which FLOPs a source's TFLOP/s count: causal attention halved, in full, or with recomputation."""
@@ -132,7 +133,10 @@ class RowStrategy(Frozen):
     collective_matmul: CollectiveMatmul | None = None
     gather_dtype: Dtype | None = None
     reduce_dtype: Dtype | None = None
-    moments_dtype: Dtype | None = None
+    moments_dtype: MomentsDtype | None = None
+    optimizer: Optimizer | None = None
+    master_dtype: MasterDtype | None = None
+    grad_dtype: GradDtype | None = None
     moe_dispatch: MoeDispatch | None = None
     moe_capacity_percent: Annotated[int, Field(ge=0, le=100000)] | None = None
     deterministic: bool = False

@@ -98,6 +98,7 @@ def test_communication_is_all_of_its_kind_and_nothing_else():
         "comm_context",
         "comm_expert",
         "comm_data",
+        "comm_pipe",
         "contention",
     }
     assert {key.split("_", 1)[1] for key in found if key.startswith("train_")} == set(found) & set(keys(STEP_TIME))

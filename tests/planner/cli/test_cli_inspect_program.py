@@ -24,6 +24,24 @@ def test_step_file_shows_buffers_collectives_and_kernels(lcplan, tmp_path):
     assert (tmp_path / "step.hlo").read_text().startswith("HloModule jit_step")
 
 
+def test_page_shows_memory_over_the_step_and_what_is_saved(lcplan, tmp_path):
+    written(tmp_path)
+    answer = lcplan("inspect", "my_step.py", *ONE, "--page", "inside.html", "--format", "json")
+    assert answer.code == 0, answer.err
+    (one,) = answer.json["variants"]
+    inside = one["inside"]
+    stacked = inside["saved"][0]  # the input of each of two layers: 64 x 8 tokens on two of four ranks, width 64 on two
+    assert (stacked["shape"], stacked["bytes"]) == ("f32[2,256,32]", 2 * 256 * 32 * 4)
+    assert sum(saved["bytes"] for saved in inside["saved"]) <= inside["saved_bytes"]
+    curve = inside["memory"]
+    assert max(curve["bytes"]) == curve["peak_bytes"] <= one["compiled"]["total_bytes"]
+    assert curve["peak_bytes"] > 0.9 * one["compiled"]["total_bytes"]
+    page = (tmp_path / "inside.html").read_text()
+    assert all(f'id="spec-{name}"' in page for name in ("timeline", "memory", "parts"))
+    assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page
+    assert "Saved for the backward pass" in page
+
+
 @pytest.mark.slow
 def test_a_flag_is_compared_with_the_default(lcplan, tmp_path):
     written(tmp_path)
@@ -51,6 +69,7 @@ def test_plan_of_lcplans_own_step(lcplan, tmp_path):
     [
         (("my_step.py", *ONE, "--shape", "B=8"), "--shape: for `inspect part`; my_step.py has its own step"),
         (("part", "matmul", "--shape", "B=8,D=8,F=8", "--hw", "cpu-host", "--seq", "8"), "--seq: for the step of a plan"),
+        (("my_step.py", *ONE, "--page", "."), "--page .: is a folder"),
         (("none.yaml",), "no such file or folder"),
         ((), "give a plan, a step file, 'part KIND' or --profile DIR"),
     ],

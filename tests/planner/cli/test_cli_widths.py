@@ -1,6 +1,8 @@
 """Every answer fits the columns of its terminal or pipe: nothing is cut, and the last lines are the next commands."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -71,3 +73,12 @@ def test_rejections_are_shown_on_request(lcplan):
     assert "Rejected" not in lcplan(*search).out
     assert "-v shows the rules" in " ".join(lcplan(*search).out.split())
     assert "Rejected, by the first rule that each breaks" in lcplan(*search, "-v").out
+
+
+def test_a_reader_that_leaves_is_no_fault(tmp_path):
+    search = [sys.executable, "-m", "lcplan", *COMMANDS["search"]]
+    with subprocess.Popen(search, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.read(5)
+        process.stdout.close()
+        assert process.wait() == 0

@@ -40,7 +40,7 @@ def test_all_broken_rules_of_one_strategy_are_told(ask):
 
 
 def test_every_rule_has_a_case():
-    assert {case[0] for case in CASES} | {"vocabulary", "feed-forward"} == {rule.name for rule in ALL_RULES}
+    assert {case[0] for case in CASES} | {"vocabulary", "feed-forward", "pipeline-program"} == {rule.name for rule in ALL_RULES}
     assert not set(MESH_RULES) & set(KNOB_RULES)
 
 
@@ -117,3 +117,11 @@ def test_a_rule_that_rejects_a_shape_rejects_its_meshes(ask, model, rule):
     shapes[:, batch] = 1
     shapes[:, batch[0]] = meshes[:, batch].prod(axis=1)
     assert not (rule.broken(setting, mesh_table(shapes)) & ~rule.broken(setting, mesh_table(meshes))).any()
+
+
+def test_a_trainers_pipeline_has_no_price(ask):
+    setting = setting_of(ask())
+    torch = replace(setting, program=setting.program.model_copy(update={"runtime": "torch"}))
+    rule, table = next(r for r in ALL_RULES if r.name == "pipeline-program"), StrategyTable.from_strategies([_strategy(pipe=2)])
+    assert [bool(rule.broken(one, table)[0]) for one in (setting, torch)] == [False, True]
+    assert "a trainer's pipeline has no price yet" in rule.explain(torch, _strategy(pipe=2))

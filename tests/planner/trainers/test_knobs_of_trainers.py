@@ -15,6 +15,8 @@ CASES = {
     "offload_percent": ({"fsdp": 8, "remat": "offload-layer-in"}, 50),
     "backend": ({"fsdp": 8}, "symmetric"),
     "microbatches": ({"fsdp": 8}, 2),
+    "schedule": ({"pipe": 2, "fsdp": 4}, "gpipe"),
+    "virtual_stages": ({"pipe": 2, "fsdp": 4, "schedule": "circular", "microbatches": 2}, 2),
     "loss_chunk_tokens": ({"fsdp": 8}, 512),
     "attention_block": ({"fsdp": 8}, 1024),
     "segment": ({"fsdp": 64}, 32),
@@ -23,7 +25,10 @@ CASES = {
     "collective_matmul": ({"fsdp": 4, "tensor": 2}, "one-way"),
     "gather_dtype": ({"fsdp": 8}, "fp32"),
     "reduce_dtype": ({"fsdp": 8}, "bf16"),
+    "optimizer": ({"fsdp": 8}, "lion"),
+    "master_dtype": ({"fsdp": 8}, "bf16"),
     "moments_dtype": ({"fsdp": 8}, "bf16"),
+    "grad_dtype": ({"fsdp": 8}, "bf16"),
 }
 """A strategy that does not set the knob, and another value that makes another program of it."""
 OF_EXPERTS = {

@@ -15,6 +15,9 @@ OTHER = {
     "bidirectional": {"bidirectional": "on", "scheme": "ring-zigzag"},
     "sharding_mode": {"sharding_mode": "auto"},
     "scheduler": {"scheduler": "latency-hiding"},
+    "optimizer": {"optimizer": "lion"},
+    "master_dtype": {"master_dtype": "none"},
+    "grad_dtype": {"grad_dtype": "bf16"},
     "expert_fold": {"expert_fold": 8},
     "expert_tensor": {"expert_tensor": "whole", "expert_fold": 8},
 }

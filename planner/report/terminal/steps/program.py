@@ -40,6 +40,14 @@ def _sections(name: str, found: Sequence[Looked]) -> Iterator[RenderableType]:
     if compiled.buffers:
         yield Text("\nLargest buffers at the peak", style="dim")
         yield buffer_table(compiled.buffers)
+    inside = compiled.inside
+    if inside is not None and inside.saved:
+        yield Text(f"\nSaved for the backward pass, {format_bytes(inside.saved_bytes)}", style="dim")
+        yield buffer_table(inside.saved)
+    if inside is not None and inside.memory is not None:
+        curve = inside.memory
+        place = f"{curve.line} " if curve.line else ""
+        yield Text(f"\npeak at instruction {curve.peak_at:,} of {curve.instructions:,}: {place}{curve.operation[-70:]}")
     if first.time is not None:
         yield Text()
         yield _messages(first)

@@ -7,11 +7,11 @@ from typing import Any
 
 from lcplan.formats.errors import BadInputError, StageFailedError
 from lcplan.formats.textfile import write_text
-from planner.cli.inspect_options import foreign
 from planner.cli.output import print_json, print_view
-from planner.fits.subject import Asked, read_subject
+from planner.cli.steps.inspect_options import foreign
+from planner.fits.subject import Asked, Subject, read_subject
 from planner.inspect.part import parse_flags
-from planner.inspect.program import look
+from planner.inspect.program import Looked, look
 from planner.measure.targets.toolchain import probe
 
 
@@ -36,6 +36,8 @@ def show_program(options: dict[str, Any]) -> int:
     found = look(subject, ways, toolchain=probe(options["toolchain"]), text=options["hlo"] is not None)
     if options["hlo"] is not None:
         _write(options["hlo"], found[-1].text)
+    if options["page"] is not None:
+        _write_page(options["page"], subject, found[-1])
     if options["output"] == "json":
         document = {"schema_version": 1, "subject": subject.name, "hardware": subject.hardware.name}
         print_json(document | {"variants": [one.to_json() for one in found]})
@@ -44,6 +46,24 @@ def show_program(options: dict[str, Any]) -> int:
 
         print_view(program_view(subject.name, found))
     return 0
+
+
+def _write_page(file: Path, subject: Subject, found: Looked) -> None:
+    """Write the page of an executable.
+
+    Raises
+    ------
+    BadInputError
+        The file is a folder.
+    StageFailedError
+        The report's packages are missing, or the file cannot be written.
+    """
+    from planner.report.html.chart_page import write_page
+    from planner.report.html.inside import inside_page
+
+    if file.is_dir():
+        raise BadInputError(f"--page {file}: is a folder; give a file, for example {file / 'inside.html'}")
+    write_page(inside_page(subject.name, found, subject.hardware), file)
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lcplan.formats.errors import BadInputError, StageFailedError
-from planner.cli.trainer_program import TRAINER
+from planner.cli.steps.trainer_program import TRAINER
 from planner.measure.targets.toolchain import Toolchain
 from planner.request.request import SearchRequest
 from planner.run.measuring import Bench

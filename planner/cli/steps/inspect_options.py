@@ -11,7 +11,7 @@ _PART_OR_STEP: tuple[Subject, ...] = ("part", "step")
 SUBJECTS: Mapping[str, tuple[Subject, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("shape", "sharding", "op", "axis", "sharding_mode", "collective_matmul", "scheme"), ("part",)),
-        **dict.fromkeys(("hlo", "step", "knob", "devices", "seq", "global_batch"), ("step",)),
+        **dict.fromkeys(("hlo", "page", "step", "knob", "devices", "seq", "global_batch"), ("step",)),
         **dict.fromkeys(("hw", "mesh", "flag", "toolchain"), _PART_OR_STEP),
         "program": ("profile",),
     }

@@ -1,0 +1,1 @@
+"""Commands around a search: the machine, the shell, a first request."""
