@@ -14,6 +14,7 @@ from lcplan.spec.rollout_workloads import RlWorkload
 from lcplan.spec.workload import Workload
 from lcplan.strategy import Strategy
 from planner.export.cost import Cost, cost_of, fits_budget, request_of
+from planner.export.launchers import launcher_files
 from planner.trainers import Job, Trainer, Translation, all_trainers, trainer
 from planner.trainers.common.export_files import LAUNCH_FILE, Launch, launch_script
 from planner.trainers.common.rules import export_rules
@@ -52,7 +53,7 @@ class Export:
         }
 
 
-def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
+def export_plan(plan: Plan, name: str, *, jax: str = "", launcher: str | None = None) -> Export:
     """The files of trainer ``name`` for a plan.
 
     Parameters
@@ -63,6 +64,8 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
         A registered trainer (``planner.trainers.trainer_names``).
     jax
         The jax of the Python that the trainer runs in, where it is known; flags are written for it.
+    launcher
+        The system that starts the job (``planner.export.launchers.LAUNCHERS``); None: only ``launch.sh`` for each host.
 
     Raises
     ------
@@ -86,11 +89,13 @@ def export_plan(plan: Plan, name: str, *, jax: str = "") -> Export:
     if refused:
         raise BadInputError([f"{name}: {reason}" for reason in refused])
     written = exporter(name)(translation, plan)
-    script = launch_script(translation, written.launch)
+    files = {**written.files, LAUNCH_FILE: launch_script(translation, written.launch)}
+    if launcher is not None:
+        files |= launcher_files(launcher, translation, written.launch, files)
     return Export(
         translation=translation,
         cost=cost_of(plan, translation),
-        files={**written.files, LAUNCH_FILE: script},
+        files=files,
         launch=written.launch,
         evidence=plan.evidence,
         check_request=written.check,

@@ -17,6 +17,7 @@ from planner.cli.options import knob_options, request_options
 from planner.cli.output import print_json, print_view
 from planner.export.check import CheckResult, check_export
 from planner.export.folder import write_export
+from planner.export.launchers import LAUNCHERS
 from planner.export.own_compile import compile_export
 from planner.export.python import trainer_jax
 from planner.export.run import Export, export_plan
@@ -48,6 +49,7 @@ class ExportOptions(Frozen):
     compile: bool
     toolchain: str | None
     jax: str | None
+    launcher: str | None
     force: bool
     output: str
 
@@ -62,6 +64,9 @@ class ExportOptions(Frozen):
 @click.option("--compile", is_flag=True, help=f"Compile the trainer's own step and show its memory ({_COMPILE}).")
 @click.option(
     "--toolchain", metavar="PYTHON", help="Python that has the trainer. [default: LCPLAN_<TRAINER>_PYTHON, else this one]"
+)
+@click.option(
+    "--launcher", type=click.Choice(tuple(LAUNCHERS)), help="Also a file that starts the job: an sbatch script, or a JobSet."
 )
 @click.option("--jax", metavar="VERSION", help="The trainer's jax. [default: that of --toolchain, else the verified one]")
 @knob_options
@@ -80,7 +85,7 @@ def command(**options: Any) -> int:
     parsed = ExportOptions.model_validate({name: options[name] for name in ExportOptions.model_fields})
     file, plan = _plan(parsed.plan, options)
     jax = trainer_jax(parsed.to, parsed.jax, option="--jax", python=parsed.toolchain)
-    export = export_plan(plan, parsed.to, jax=jax)
+    export = export_plan(plan, parsed.to, jax=jax, launcher=parsed.launcher)
     unfit = None if parsed.force else why_unfit(plan, export)
     if unfit is not None:
         _show(parsed, export, (), checked=None, compiled=None)
