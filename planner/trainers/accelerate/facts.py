@@ -16,7 +16,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import all_or_nothing, always, as_is, instead, other_schemes, torch_knobs
+from planner.trainers.common.knobs import all_or_nothing, always, as_is, instead, moments, other_schemes, torch_knobs
 from planner.trainers.common.programs import TRANSFORMERS
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, two_chunks_rule, whole_stream
 
@@ -36,7 +36,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         "remat": all_or_nothing("fsdp_activation_checkpointing is on or off; off where that fits"),
         "gather_dtype": always("bf16", "FSDP2's mixed precision follows mixed_precision: bf16"),
         "reduce_dtype": always("bf16", "FSDP2's mixed precision reduces in bf16 too"),
-        "moments_dtype": always("fp32", "torch's AdamW keeps moments in the parameters' fp32"),
+        "moments_dtype": moments("fp32", why="torch's AdamW keeps moments in the parameters' fp32"),
     }
 
 

@@ -6,13 +6,13 @@ from typing import get_args
 
 from lcplan.strategy import BACKENDS, COLLECTIVE_MATMULS, MOE_DISPATCHES, SCHEMES, Dtype
 from lcplan.strategy.remat import REMAT_POLICIES
+from lcplan.strategy.state_knobs import MomentsDtype
 from planner.measure.targets.backends import FIRST_GPU_TARGET, GPU_BACKENDS, backend_verdict
 from planner.measure.targets.compile_option import version_of
 from planner.trainers.common.interface import Knob, KnobName
 
 DTYPES = get_args(Dtype)
-EIGHT_BITS = ("fp8", "int8")
-"""Dtypes of moments in blocks, which no trainer's files choose as lcplan stores them."""
+MOMENTS = get_args(MomentsDtype)
 
 
 def as_is(*values: str) -> dict[str, tuple[str, ...]]:
@@ -37,12 +37,17 @@ def other_schemes(*schemes: str) -> tuple[str, ...]:
 
 def always(dtype: str, why: str) -> Knob:
     """A dtype that the trainer does not let its files choose."""
-    return Knob(instead(dtype, of=(*DTYPES, *EIGHT_BITS)), why)
+    return Knob(instead(dtype, of=DTYPES), why)
 
 
 def either_dtype() -> Knob:
     """A dtype that the trainer's files choose."""
-    return Knob(as_is(*DTYPES) | instead("bf16", of=EIGHT_BITS), "moments are fp32 or bf16")
+    return Knob(as_is(*DTYPES))
+
+
+def moments(*dtypes: str, why: str) -> Knob:
+    """The dtypes of moments that the trainer's files choose; the last runs in place of all others."""
+    return Knob(as_is(*dtypes) | instead(dtypes[-1], of=tuple(one for one in MOMENTS if one not in dtypes)), why)
 
 
 def all_or_nothing(why: str) -> Knob:

@@ -13,7 +13,7 @@ from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import all_or_nothing, always, either_dtype, instead, torch_knobs
+from planner.trainers.common.knobs import all_or_nothing, always, either_dtype, instead, moments, torch_knobs
 from planner.trainers.common.programs import TRANSFORMERS
 from planner.trainers.common.rules import bf16_copy, keeps_more, kv_heads_rule, whole_stream
 
@@ -27,7 +27,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         "remat": all_or_nothing("Transformers' gradient_checkpointing is on or off; off where that fits"),
         "gather_dtype": always("bf16", "ZeRO-3 keeps and gathers parameters in bf16"),
         "reduce_dtype": either_dtype(),
-        "moments_dtype": always("fp32", "the optimizer's states are fp32"),
+        "moments_dtype": moments("fp32", why="the optimizer's states are fp32"),
     }
 
 

@@ -19,7 +19,7 @@ from lcplan.spec.model import ModelSpec
 from lcplan.strategy import SCHEMES, Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, MeasuredStep, Trainer
-from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs
+from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs, moments
 from planner.trainers.common.rules import keeps_more, kv_heads_rule, whole_stream
 
 JAX = "0.11.2"
@@ -35,7 +35,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "remat": all_or_nothing("gradient_checkpointing is true or false here; its saved names are not lcplan's"),
         "gather_dtype": always("bf16", "mp casts the parameters to bf16 before they are used"),
         "reduce_dtype": always("bf16", "gradients are those of the bf16 parameters"),
-        "moments_dtype": always("fp32", "moments follow the fp32 parameters"),
+        "moments_dtype": moments("fp32", why="moments follow the fp32 parameters"),
     }
 
 

@@ -20,7 +20,7 @@ from lcplan.strategy import AXIS_ORDERS, SCHEME_FACTS, Scheme, Strategy
 from lcplan.strategy.remat import LAYER_IN, REMAT_POLICIES
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer
-from planner.trainers.common.knobs import always, as_is, instead, jax_knobs, other_schemes
+from planner.trainers.common.knobs import always, as_is, instead, jax_knobs, moments, other_schemes
 from planner.trainers.maxtext import experts
 
 FILE = "maxtext.yml"
@@ -69,7 +69,7 @@ def knobs(hardware: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
             "bf16",
             "gradients leave their product in bf16 and are reduced so (read in the executable of train_compile)",
         ),
-        "moments_dtype": always("fp32", "mu_dtype sets the first moment only; the second stays in fp32"),
+        "moments_dtype": moments("fp32", why="mu_dtype sets the first moment only; the second stays in fp32"),
     }
 
 

@@ -15,7 +15,7 @@ from cost_models.inputs.table import StrategyTable
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, other_schemes, torch_knobs
+from planner.trainers.common.knobs import always, as_is, besides, either_dtype, instead, moments, other_schemes, torch_knobs
 from planner.trainers.common.programs import MEGATRON_FSDP
 from planner.trainers.common.rules import bf16_copy, bf16_copy_bytes, keeps_more, kept_bytes, two_chunks_rule, ulysses_kv_rule
 from planner.trainers.megatron import experts
@@ -50,7 +50,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         ),
         "gather_dtype": always("bf16", "parameters are kept and gathered in bf16"),
         "reduce_dtype": either_dtype(),
-        "moments_dtype": either_dtype(),
+        "moments_dtype": moments("fp32", "bf16", why="its files choose fp32 or bf16"),
     }
 
 

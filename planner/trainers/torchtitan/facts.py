@@ -17,7 +17,7 @@ from lcplan.spec.model import ModelSpec
 from lcplan.strategy import Strategy
 from planner.rules.interface import Mask, Rule
 from planner.trainers.common.interface import Difference, Format, Job, Knob, KnobName, Trainer, not_masked
-from planner.trainers.common.knobs import always, as_is, besides, instead, other_schemes, torch_knobs
+from planner.trainers.common.knobs import always, as_is, besides, instead, moments, other_schemes, torch_knobs
 from planner.trainers.common.programs import TORCHTITAN as TITAN_STEP
 from planner.trainers.common.rules import keeps_more, kept_bytes, kv_heads_rule, two_chunks_rule
 from planner.trainers.torchtitan import experts
@@ -40,7 +40,7 @@ def knobs(_: HardwareSpec, __: str) -> Mapping[KnobName, Knob]:
         "gather_dtype": always("bf16", "mixed_precision_param is also its compute dtype"),
         "reduce_dtype": always("fp32", "mixed_precision_reduce takes float32 only"),
         "moe_dispatch": experts.DISPATCH,
-        "moments_dtype": always("fp32", "moments follow training.dtype, which is the masters' too"),
+        "moments_dtype": moments("fp32", why="moments follow training.dtype, which is the masters' too"),
     }
 
 

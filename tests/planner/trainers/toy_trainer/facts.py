@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.strategy import SCHEMES
 from planner.trainers.common.interface import Format, Knob, KnobName, Trainer
-from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs
+from planner.trainers.common.knobs import all_or_nothing, always, instead, jax_knobs, moments
 from planner.trainers.common.rules import kv_heads_rule
 
 FILE = "toy.json"
@@ -20,7 +20,7 @@ def knobs(_: HardwareSpec, jax: str) -> Mapping[KnobName, Knob]:
         "remat": all_or_nothing("checkpointing is true or false"),
         "gather_dtype": always("bf16", "Toy gathers in bf16"),
         "reduce_dtype": always("fp32", "Toy reduces in fp32"),
-        "moments_dtype": always("fp32", "Toy has fp32 moments"),
+        "moments_dtype": moments("fp32", why="Toy has fp32 moments"),
     }
 
 
