@@ -111,7 +111,7 @@ class _Spent:
 
 @dataclass
 class Clock:
-    """A device's clock while its operations run."""
+    """A device's clock while its operations run. Source: the executable's schedule, as ``execution_time`` reads it."""
 
     cost: OperationCost
     now_s: float = 0.0
