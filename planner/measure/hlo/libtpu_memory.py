@@ -11,8 +11,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_TEMPORARY = re.compile(r"^allocation \d+: size (\d+), preallocated-temp", re.MULTILINE)
-"""A temporary in HBM; a temporary in another memory has its color between size and kind."""
+_TEMPORARY = re.compile(r"^allocation \d+: size (\d+)(.*?), preallocated-temp", re.MULTILINE)
+"""A temporary: its size, and further words up to its kind."""
+_IN_HBM = re.compile(r"(, page \d+)?")
+"""The further words of a temporary in HBM; libtpu 0.0.48 has a page there, 0.0.41 has no words."""
+_ELSEWHERE = re.compile(r", color \d+(, page \d+)?")
+"""The further words of a temporary in another memory."""
 _ASSIGNMENTS = "*after_optimizations-buffer-assignment.txt"
 
 
@@ -22,6 +26,21 @@ def dump_options(folder: str) -> dict[str, str | bool]:
 
 
 def temporaries(folder: Path) -> int | None:
-    """Temporaries in HBM of the largest program that was dumped, in bytes; None where there is no buffer assignment."""
+    """Temporaries in HBM of the largest program that was dumped, in bytes.
+
+    None without a buffer assignment, and where one is in a format that is not known: its temporaries must not count as zero.
+    """
     found = [text for path in folder.glob(_ASSIGNMENTS) if (text := path.read_text(encoding="utf-8", errors="replace"))]
-    return max((sum(map(int, _TEMPORARY.findall(text))) for text in found), default=None)
+    sizes = [_in_hbm(text) for text in found]
+    known = [size for size in sizes if size is not None]
+    return max(known, default=None) if len(known) == len(sizes) else None
+
+
+def _in_hbm(text: str) -> int | None:
+    total = 0
+    for size, words in _TEMPORARY.findall(text):
+        if _IN_HBM.fullmatch(words):
+            total += int(size)
+        elif not _ELSEWHERE.fullmatch(words):
+            return None
+    return total

@@ -23,6 +23,14 @@ allocation 3: size 44050432, color 1, preallocated-temp:
 allocation 4: size 1024, preallocated-temp:
 """
 
+PAGED = """BufferAssignment:
+allocation 314: size 512, page 0, thread-local:
+allocation 315: size 4096, color 6, page 0, preallocated-temp:
+allocation 317: size 12329680928, page 0, preallocated-temp:
+allocation 318: size 48300544, color 1, page 0, preallocated-temp:
+"""
+"""Lines of libtpu 0.0.48."""
+
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -49,6 +57,17 @@ def test_temporaries_are_those_in_hbm(tmp_path: Path) -> None:
     (tmp_path / "module_0007.jit_step.after_optimizations-buffer-assignment-values.txt").write_text("allocation 9: size 9999")
     (tmp_path / "module_0001.jit_small.cpu_after_optimizations-buffer-assignment.txt").write_text("BufferAssignment:\n")
     assert temporaries(tmp_path) == 4096 + 1024
+
+
+def test_temporaries_of_a_libtpu_that_names_pages(tmp_path: Path) -> None:
+    (tmp_path / "module_0000.jit_step.after_optimizations-buffer-assignment.txt").write_text(PAGED)
+    assert temporaries(tmp_path) == 12329680928
+
+
+def test_temporaries_in_an_unknown_format_are_not_zero(tmp_path: Path) -> None:
+    changed = PAGED.replace("page 0, preallocated-temp", "sheet 0, preallocated-temp")
+    (tmp_path / "module_0000.jit_step.after_optimizations-buffer-assignment.txt").write_text(changed)
+    assert temporaries(tmp_path) is None, "memory_analysis() decides"
 
 
 def test_without_a_dump_nothing_is_known(tmp_path: Path) -> None:
