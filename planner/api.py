@@ -26,7 +26,7 @@ from planner.measure.targets.toolchain import Toolchain, probe
 from planner.measure.workers.pool import PoolLimits
 from planner.report.notebook import Answered, Found
 from planner.request.document import SCHEMA_VERSION, request_json
-from planner.request.filters import Filters, parse_mesh, wrong_values
+from planner.request.filters import Filters, parse_mesh, sizes_text, wrong_values
 from planner.request.knob_fields import with_knobs
 from planner.request.request import Objective, SearchRequest, Stage, make_request
 from planner.request.workload_options import WorkloadOptions, check_workload, workload_of
@@ -73,10 +73,7 @@ class _Given(WorkloadOptions):
     @classmethod
     def _sizes(cls, value: Any) -> Any:
         """Return sizes by axis as the command line writes them."""
-        if not isinstance(value, Mapping):
-            return value
-        sizes = {axis: size if isinstance(size, list | tuple) else (size,) for axis, size in value.items()}
-        return ",".join(f"{axis}={','.join(map(str, several))}" for axis, several in sizes.items())
+        return sizes_text(value) if isinstance(value, Mapping) else value
 
     @field_validator("budget", mode="before")
     @classmethod

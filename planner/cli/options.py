@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,18 +25,15 @@ HW_HELP = "Hardware: gb200-nvl72, dgx-h100x4, mi300x, 8xh100, tpu-v5p-64, a YAML
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def model_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a model of the catalogue."""
-    from lcplan.catalog import model_names as names
+def _completes(names: Literal["model_names", "hardware_names"]) -> Callable[[Any, Any, str], list[str]]:
+    """Return the completion of a name of the catalogue, which loads when the shell asks."""
 
-    return [name for name in names() if name.startswith(incomplete)]
+    def complete(_context: Any, _parameter: Any, incomplete: str) -> list[str]:
+        from lcplan import catalog
 
+        return [name for name in getattr(catalog, names)() if name.startswith(incomplete)]
 
-def hardware_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a hardware of the catalogue."""
-    from lcplan.catalog import hardware_names as names
-
-    return [name for name in names() if name.startswith(incomplete)]
+    return complete
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
@@ -137,7 +134,7 @@ hw_option = click.option(
     required=True,
     metavar="NAME|FILE",
     callback=noted,
-    shell_complete=hardware_names,
+    shell_complete=_completes("hardware_names"),
     help=HW_HELP,
 )
 toolchain_option = click.option("--toolchain", metavar="PYTHON", help="Python whose jax compiles. [default: this one]")
@@ -163,7 +160,7 @@ def _request(words: RequestWords) -> list[Callable[[Any], Any]]:
             type=NameOrSpec(),
             required=words.needs_model,
             metavar="NAME|FILE",
-            shell_complete=model_names,
+            shell_complete=_completes("model_names"),
             help="Catalogue name, config.json (or its folder), or YAML spec.",
         ),
         click.option("--seq", type=Tokens(), metavar="TOKENS", help=words.seq),

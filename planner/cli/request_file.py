@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,9 @@ from lcplan.formats.textfile import read_json, read_yaml
 from lcplan.spec.hardware import HardwareSpec
 from lcplan.spec.model import ModelSpec
 from lcplan.strategy import KNOBS
-from planner.request.filters import AxisFilter
-from planner.request.request import SearchRequest
+
+if TYPE_CHECKING:  # loaded with a file only: every command has these options
+    from planner.request.request import SearchRequest
 
 _FILE, _SET = "lcplan.request_file", "lcplan.set"
 
@@ -69,7 +70,9 @@ def _given(path: Path, command: click.Command) -> dict[str, Any]:
     if "step" in document and "space" not in document and "mesh" in document and "hardware" in document:
         raise BadInputError(f"{path}: the request of a step file; give the step again with --step {document['step']}")
     if isinstance(document.get("workload"), dict):
-        return _words_of(SearchRequest.read(document, str(path)))
+        from planner.run.run_read import stored_request
+
+        return _words_of(stored_request(document, path))
     return _named(document, command, str(path))
 
 
@@ -105,6 +108,8 @@ def _text(value: Any, where: str) -> Any:
 
 def _words_of(request: SearchRequest) -> dict[str, Any]:
     """Return the options that ask ``request``."""
+    from planner.request.filters import sizes_text
+
     hardware, filters = request.hardware, request.filters
     words: dict[str, Any] = {"model": _name(request.model), "hw": _name(hardware), "kind": request.workload.kind}
     words |= dict(_workload(request))
@@ -116,9 +121,9 @@ def _words_of(request: SearchRequest) -> dict[str, Any]:
     if request.trainer is not None:
         words |= {"trainer": request.trainer} | ({"for_jax": request.trainer_jax} if request.trainer_jax else {})
     if filters.mesh:
-        words["mesh"] = [_mesh(filters.mesh)]
+        words["mesh"] = [sizes_text(filters.mesh)]
     if filters.rollout_mesh:
-        words["rollout_mesh"] = _mesh(filters.rollout_mesh)
+        words["rollout_mesh"] = sizes_text(filters.rollout_mesh)
     given = {name: getattr(filters, name) for name in KNOBS if getattr(filters, name)}
     return words | {name: [",".join(map(str, values))] for name, values in given.items()}
 
@@ -135,13 +140,6 @@ def _workload(request: SearchRequest) -> Iterator[tuple[str, Any]]:
             yield name, str(value)
     if dumped.get("donate") is False:
         yield "no_donate", True
-
-
-def _mesh(sizes: Mapping[str, AxisFilter]) -> str:
-    def one(low: int, high: int) -> str:
-        return str(low) if low == high else f"{low}..{high}"
-
-    return ",".join(f"{axis}={','.join(one(*pair) for pair in sizes[axis].intervals)}" for axis in sizes)
 
 
 def _name(spec: ModelSpec | HardwareSpec) -> Any:

@@ -50,10 +50,9 @@ def launcher_files(name: str, translation: Translation, launch: Launch, files: M
     return LAUNCHERS[name](translation, launch, files)
 
 
-def _hosts(job: Job) -> tuple[int, int]:
-    """Hosts of the job, and its devices on each."""
-    each = min(job.hardware.node_size, job.strategy.devices)
-    return -(-job.strategy.devices // each), each
+def _comments(job: Job, launch: Launch) -> list[str]:
+    """Return the notes for a person; notes on variables that the files set are left out."""
+    return [note for note in (*placement_notes(job), *launch.notes) if RANK not in note and HEAD not in note]
 
 
 def _slurm(translation: Translation, launch: Launch, files: Mapping[str, str]) -> dict[str, str]:
@@ -62,13 +61,13 @@ def _slurm(translation: Translation, launch: Launch, files: Mapping[str, str]) -
         raise BadInputError("--launcher slurm: TPU slices are started by --launcher kubernetes")
     if launch.slurm:  # its launch.sh is a job of Slurm by itself: one process per device
         return {SBATCH_FILE: files[LAUNCH_FILE]}
-    hosts, each = _hosts(job)
+    hosts, each = job.hosts, job.devices_per_host
     segment = [option for option in slurm_placement(job) if option.startswith("--segment")]
     options = [f"--job-name={run_name(translation)}", f"--nodes={hosts}", *segment, "--ntasks-per-node=1", "--exclusive"]
     options += [f"--gpus-per-node={each}"] * (job.hardware.kind == "gpu") + ["--output=%x-%j.out"]
     lines = ["#!/usr/bin/env bash", *(f"#SBATCH {option}" for option in options), f"# {title(translation)}"]
     lines += ["# Submit it in this folder: sbatch --account=ACCOUNT --partition=PARTITION train.sbatch"]
-    lines += [f"# {note}" for note in (*placement_notes(job), *launch.notes) if RANK not in note and HEAD not in note]
+    lines += [f"# {note}" for note in _comments(job, launch)]
     lines += [
         "set -euo pipefail",
         'cd "${SLURM_SUBMIT_DIR:-.}"',
@@ -84,7 +83,7 @@ def _slurm(translation: Translation, launch: Launch, files: Mapping[str, str]) -
 
 def _kubernetes(translation: Translation, launch: Launch, files: Mapping[str, str]) -> dict[str, str]:
     job = translation.job
-    hosts, each = _hosts(job)
+    hosts, each = job.hosts, job.devices_per_host
     if launch.slurm:
         raise BadInputError(
             "--launcher kubernetes: the plan needs one process per device (NVSHMEM), which Slurm or Open MPI starts; "
@@ -119,9 +118,8 @@ def _kubernetes(translation: Translation, launch: Launch, files: Mapping[str, st
             "spec": {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [workers]},
         },
     )
-    notes = (*placement_notes(job), *launch.notes)
     comments = [title(translation), f"Set {IMAGE} to an image that has the trainer, then: kubectl apply -f {JOBSET_FILE}"]
-    comments += [note for note in notes if RANK not in note and HEAD not in note]
+    comments += _comments(job, launch)
     if translation.trainer.name in _FOUND_BY_JAX and hosts > 1:
         comments.append("jax asks Kubernetes for the hosts: the image needs jax[k8s], and its account reads pods and jobs.")
     head = "".join(f"# {line}\n" for line in comments)

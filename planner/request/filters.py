@@ -35,6 +35,11 @@ class AxisFilter(Frozen):
         low, high = self.intervals[0]
         return low if len(self.intervals) == 1 and low == high else None
 
+    @property
+    def words(self) -> str:
+        """The sizes as ``parse_mesh`` reads them."""
+        return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in self.intervals)
+
 
 @with_knobs
 class Filters(Frozen):
@@ -107,6 +112,21 @@ def parse_mesh(text: str, option: str = "--mesh") -> dict[str, AxisFilter]:
     ((1, 1), (2, 2))
     """
     return _parsed(text, option, _axis_problem)
+
+
+def sizes_text(sizes: Mapping[str, object]) -> str:
+    """Return sizes by axis as ``parse_mesh`` reads them.
+
+    >>> sizes_text({"context": "8..32", "tensor": (1, 2), "fsdp": AxisFilter(intervals=((2, 4),))})
+    'context=8..32,tensor=1,2,fsdp=2..4'
+    """
+
+    def words(size: object) -> str:
+        if isinstance(size, AxisFilter):
+            return size.words
+        return ",".join(map(str, size)) if isinstance(size, list | tuple) else str(size)
+
+    return ",".join(f"{axis}={words(size)}" for axis, size in sizes.items())
 
 
 def parse_sizes(text: str, option: str, axes: tuple[str, ...]) -> dict[str, AxisFilter]:

@@ -116,7 +116,7 @@ def _from_folder(folder: Path, result: Path) -> Run:
     try:
         return Run(
             path=folder,
-            request=SearchRequest.read(_current(read_json(request_file)), str(request_file)),
+            request=stored_request(read_json(request_file), request_file),
             candidates=tuple(candidate_from_json(entry) for entry in document["candidates"]),
             space=SpaceCounts(**document["space"]),
             rejected_examples=dict(document.get("rejected_examples", {})),
@@ -130,13 +130,19 @@ def _from_folder(folder: Path, result: Path) -> Run:
         raise BadInputError(f"{result}: not a whole result of an lcplan search ({type(error).__name__}: {error})") from None
 
 
-def _current(request: Any) -> Any:
-    """A request of an earlier lcplan, with its filter of remat policies under their names of today."""
-    filters = request.get("filters") if isinstance(request, dict) else None
-    if not isinstance(filters, dict) or not isinstance(filters.get("remat"), list):
-        return request
-    names = [STORED_NAMES.get(name, name) if isinstance(name, str) else name for name in filters["remat"]]
-    return request | {"filters": filters | {"remat": names}}
+def stored_request(document: Any, file: Path) -> SearchRequest:
+    """Read the request of a run's folder, also of an earlier lcplan, whose remat policies get their names of today.
+
+    Raises
+    ------
+    BadInputError
+        The document is no request.
+    """
+    filters = document.get("filters") if isinstance(document, dict) else None
+    if isinstance(filters, dict) and isinstance(filters.get("remat"), list):
+        names = [STORED_NAMES.get(name, name) if isinstance(name, str) else name for name in filters["remat"]]
+        document = document | {"filters": filters | {"remat": names}}
+    return SearchRequest.read(document, str(file))
 
 
 def _from_plan(place: Path) -> Run:

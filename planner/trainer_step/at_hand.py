@@ -40,12 +40,3 @@ def trainer_toolchain(name: str, given: str | None, hardware: HardwareSpec) -> T
     if verdict is not True:
         raise StageFailedError(f"{toolchain.python} cannot compile {target.title}'s step for {hardware.name}: {verdict}")
     return toolchain
-
-
-def has_trainer(name: str, given: str | None, hardware: HardwareSpec) -> bool:
-    """Whether the trainer's own step can be compiled for a machine with the Python at hand."""
-    try:
-        trainer_toolchain(name, given, hardware)
-    except (BadInputError, StageFailedError):
-        return False
-    return True

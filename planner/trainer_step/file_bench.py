@@ -12,7 +12,6 @@ from planner.candidates.candidate import Candidate
 from planner.measure.trainer_step.job import TrainerJob
 from planner.request.request import SearchRequest
 from planner.trainer_step.bench import TrainerBench
-from planner.trainers import Job
 from planner.trainers.common.imported import Imported
 from planner.trainers.maxtext.configuration.pre_train import model_keys, per_device_batch
 
@@ -57,9 +56,3 @@ def complete(imported: Imported, request: SearchRequest) -> dict[str, Any]:
         said["per_device_batch_size"] = size
     named = "model_name" in said or "model" in imported.options or "model" in imported.defaults
     return said if named else {**model_keys(request.model), **said}
-
-
-def job_of(request: SearchRequest, strategy: Strategy) -> Job:
-    """The job of a strategy of the request."""
-    assert isinstance(request.workload, Workload), "a trainer's file describes a train step"
-    return Job(request.model, request.hardware, request.workload, strategy)

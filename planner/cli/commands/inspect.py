@@ -16,7 +16,7 @@ from lcplan.strategy import AXES, COLLECTIVE_MATMULS, SCHEMES, Mesh, ShardingMod
 from planner.cli.commands.inspect_profile import show_profile
 from planner.cli.options import Several, Tokens, toolchain_option
 from planner.cli.output import print_json, print_view
-from planner.cli.steps.inspect_options import foreign
+from planner.cli.steps.inspect_options import foreign, given_of
 from planner.inspect.part import Bench, Variant, parse_flags
 from planner.measure.targets.toolchain import probe
 from planner.request.filters import parse_mesh
@@ -121,11 +121,9 @@ def _check_words(options: dict[str, Any]) -> None:
     """
     if options["what"] is None:
         raise BadInputError("inspect: give a plan, a step file, 'part KIND' or --profile DIR; see lcplan inspect --help")
-    whole = [name for name in ("hlo", "page", "step", "knob", "devices", "seq", "global_batch") if options[name]]
+    whole = given_of(options, "step")
     if whole:
-        raise BadInputError(
-            [f"--{name.replace('_', '-')}: for the step of a plan or a step file, not for a part" for name in whole]
-        )
+        raise BadInputError([f"{name}: for the step of a plan or a step file, not for a part" for name in whole])
     if options["kind"] not in KINDS:
         raise BadInputError(f"inspect part {options['kind'] or ''}: the kind of part is one of {', '.join(KINDS)}")
     problems = [f"{name}: a part does not take it" for name in foreign(options, "part")]

@@ -27,4 +27,13 @@ def foreign(options: Mapping[str, Any], subject: Subject) -> list[str]:
     >>> foreign({"shape": "B=8", "hlo": None, "mesh": ""}, "step")
     ['--shape']
     """
-    return [f"--{name.replace('_', '-')}" for name, takers in SUBJECTS.items() if options.get(name) and subject not in takers]
+    return [_written(name) for name, takers in SUBJECTS.items() if options.get(name) and subject not in takers]
+
+
+def given_of(options: Mapping[str, Any], subject: Subject) -> list[str]:
+    """Return the options on the command line that only this subject takes, as they are written."""
+    return [_written(name) for name, takers in SUBJECTS.items() if options.get(name) and takers == (subject,)]
+
+
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

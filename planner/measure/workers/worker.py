@@ -97,7 +97,7 @@ def words_of(error: BaseException) -> str:
     """An exception as one short text: its type where that is informative, its first lines."""
     text = " ".join(str(error).split("\n\n")[0].split())
     kind = type(error).__name__
-    plain = kind in ("JaxRuntimeError", "XlaRuntimeError", "StepFaultError")  # the text says it all: these types add nothing
+    plain = kind in ("JaxRuntimeError", "XlaRuntimeError", "StepFaultError")  # these types add nothing to the text
     shown = text if text and plain else f"{kind}: {text}" if text else kind
     return shown if len(shown) <= MAX_ERROR else shown[: MAX_ERROR - 3] + "..."
 

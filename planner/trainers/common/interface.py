@@ -63,6 +63,11 @@ class Job:
         return min(self.hardware.node_size, self.strategy.devices)
 
     @property
+    def hosts(self) -> int:
+        """Hosts that the job is on."""
+        return -(-self.strategy.devices // self.devices_per_host)
+
+    @property
     def local_tokens(self) -> int:
         """Tokens of one microbatch on one context rank."""
         return self.micro_sequences * self.workload.seq_len // self.strategy.mesh.context

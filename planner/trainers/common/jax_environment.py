@@ -55,8 +55,7 @@ def heap_gib(job: Job) -> int:
 
 def launch_per_device(job: Job, command: tuple[str, ...], environment: Mapping[str, str]) -> Launch:
     """The launch with one process per device, under Slurm or another launcher that jax finds its ranks from."""
-    per_node = min(job.hardware.node_size, job.strategy.devices)
-    nodes = -(-job.strategy.devices // per_node)
+    nodes, per_node = job.hosts, job.devices_per_host
     segment = tuple(option for option in slurm_placement(job) if option.startswith("--segment"))
     shape = (f"--nodes={nodes}", *segment, f"--ntasks-per-node={per_node}", f"--gpus-per-node={per_node}")
     notes = (

@@ -10,10 +10,8 @@ RENDEZVOUS_NOTE = "Set HEAD_NODE to the first host's address where there is more
 
 def torchrun(job: Job) -> tuple[str, ...]:
     """The launcher's words before the program's own."""
-    local = min(job.hardware.node_size, job.strategy.devices)
-    hosts = -(-job.strategy.devices // local)
     rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "${HEAD_NODE:-localhost}:29500")
-    return ("torchrun", "--nnodes", str(hosts), "--nproc-per-node", str(local), *rendezvous)
+    return ("torchrun", "--nnodes", str(job.hosts), "--nproc-per-node", str(job.devices_per_host), *rendezvous)
 
 
 def slurm_placement(job: Job) -> tuple[str, ...]:

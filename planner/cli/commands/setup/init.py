@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -18,6 +19,8 @@ HEAD = """# A request of lcplan: it takes every option of `lcplan search`, one p
 # For example: global-batch: 64, mesh: context=8..32, remat: [full, save-all], stages: modelled
 """
 NONE = "none"
+_MODEL = "Model (a name of `lcplan catalog models`, or a config.json)"
+_HARDWARE = "Hardware (a name of `lcplan catalog hardware`, xN for N of it)"
 
 
 @click.command("init")
@@ -31,9 +34,9 @@ def command(file: str) -> int:
     if path.exists():
         raise BadInputError(f"{path} exists; name another file, or edit it")
     click.echo(err=True, message="Return takes the value in brackets.")
-    model = click.prompt("Model (a name of `lcplan catalog models`, or a config.json)", value_proc=_model, err=True)
-    seq = click.prompt("Tokens of a sequence", default="64k", value_proc=_tokens, err=True)
-    hardware = click.prompt("Hardware (a name of `lcplan catalog hardware`, xN for N of it)", value_proc=_hardware, err=True)
+    model = click.prompt(_MODEL, value_proc=_known(catalog.model), err=True)
+    seq = click.prompt("Tokens of a sequence", default="64k", value_proc=_known(parse_tokens), err=True)
+    hardware = click.prompt(_HARDWARE, value_proc=_known(catalog.hardware), err=True)
     most = catalog.hardware(hardware).devices
     devices = click.prompt("Devices, at most all", default=most, type=click.IntRange(1, most), err=True)
     trainer = click.prompt("Trainer", default=NONE, type=click.Choice([NONE, *trainer_names()]), err=True)
@@ -45,25 +48,14 @@ def command(file: str) -> int:
     return 0
 
 
-def _model(text: str) -> str:
-    try:
-        catalog.model(text)
-    except BadInputError as error:
-        raise click.UsageError(str(error)) from None
-    return text
+def _known(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a check of an answer: the text that ``read`` takes; the prompt shows its refusal and asks again."""
 
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except BadInputError as error:
+            raise click.UsageError(str(error)) from None
+        return text
 
-def _hardware(text: str) -> str:
-    try:
-        catalog.hardware(text)
-    except BadInputError as error:
-        raise click.UsageError(str(error)) from None
-    return text
-
-
-def _tokens(text: str) -> str:
-    try:
-        parse_tokens(text, "sequence length")
-    except BadInputError as error:
-        raise click.UsageError(str(error)) from None
-    return text
+    return check

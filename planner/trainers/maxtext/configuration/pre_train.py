@@ -91,9 +91,8 @@ def _launch(translation: Translation, plan: Plan) -> Launch:
     if one_process_per_device(translation.job):
         return launch_per_device(translation.job, command, environment)
     notes: tuple[str, ...] = ()
-    if translation.job.hardware.kind == "gpu" and translation.job.strategy.devices > translation.job.hardware.node_size:
-        nodes = -(-translation.job.strategy.devices // translation.job.hardware.node_size)
-        environment = {"JAX_COORDINATOR_PORT": "1234", "NNODES": str(nodes)} | environment
+    if translation.job.hardware.kind == "gpu" and translation.job.hosts > 1:
+        environment = {"JAX_COORDINATOR_PORT": "1234", "NNODES": str(translation.job.hosts)} | environment
         notes = ("Set JAX_COORDINATOR_IP to the first host and NODE_RANK to 0, 1, .. on each.",)
     return Launch(command, environment, notes=notes)
 
